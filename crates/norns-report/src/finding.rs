@@ -1,0 +1,97 @@
+//! The data type behind every view of a finding, and its JSON form (format 1 of DESIGN.md).
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the JSON form.
+pub const FORMAT: u32 = 1;
+
+/// Everything that one `check` or `predict` has to say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings {
+    pub format: u32,
+    pub findings: Vec<Finding>,
+    /// How many candidates ran out of budget.
+    pub undecided: usize,
+    /// Sentences on what was not analysed and why.
+    pub not_analysed: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Short, stable for the same finding in the same program.
+    pub id: String,
+    pub kind: Kind,
+    pub status: Status,
+    /// For a race the two accesses; for a deadlock the blocked operations.
+    pub places: Vec<Place>,
+    pub witness: Option<Vec<WitnessStep>>,
+    pub verdict: Option<Verdict>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    DataRace,
+    UseAfterFree,
+    DoubleFree,
+    Deadlock,
+    /// A wait that nothing will end: condition, semaphore, barrier or join.
+    Stuck,
+    Order,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    Confirmed,
+    Predicted,
+    OrderedBySpinLoop,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub file: String,
+    pub line: u32,
+    pub function: String,
+    pub thread: String,
+    pub access: AccessKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessKind {
+    Read,
+    Write,
+    Free,
+    Lock,
+    ReadLock,
+    Wait,
+    SemWait,
+    Barrier,
+    Join,
+    Once,
+    AtomicRead,
+    AtomicWrite,
+    Event,
+}
+
+/// One step of a witness, in schedule order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WitnessStep {
+    pub thread: String,
+    pub op: String,
+    pub file: String,
+    pub line: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// What the replay saw: the two threads stopped with both accesses next, the detector's
+    /// report, or the cycle.
+    Confirmed(String),
+    NoBug,
+    /// Where and why the program left the schedule.
+    Infeasible(String),
+    TimedOut,
+}

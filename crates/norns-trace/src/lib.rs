@@ -1,0 +1,12 @@
+//! Traces: the events of one run, as values, as a file and as text.
+//!
+//! `event` has the event types that every analysis uses, `trace` a whole run in memory.
+#![forbid(unsafe_code)]
+
+pub mod event;
+pub mod trace;
+
+pub use event::{
+    Access, AtomicKind, Event, EventIndex, MemoryOrder, ObjectId, Op, PlaceId, ThreadId,
+};
+pub use trace::{Object, ObjectKind, Place, SourcePlace, Symbol, Thread, Trace};
