@@ -1,0 +1,5 @@
+//! Deadlock, race and property prediction: stages, budgets and the refinement loop.
+//!
+//! Every module is an engine or a stage; all of them take a trace and give witnesses, and
+//! nothing leaves this crate that `norns_model::check_witness` does not accept.
+#![forbid(unsafe_code)]
