@@ -1,0 +1,32 @@
+# The Debian packages that Norns needs, by name, and a function that installs what is missing.
+
+# To build Norns and to build programs with it.
+BUILD_PACKAGES="gcc g++ libc6-dev"
+# What the tests use besides: more compilers, a debugger, build systems, solvers to compare with.
+TEST_PACKAGES="$BUILD_PACKAGES clang-14 clang-19 make gdb"
+
+# ensure_packages FOLDER NAME...: remembers success in FOLDER/target, so that it costs nothing
+# the next time.
+ensure_packages() {
+    stamp="$1/target/.packages"
+    shift
+    wanted=$(echo "$*" | tr ' ' '\n' | sort -u | tr '\n' ' ')
+    [ -e "$stamp" ] && grep -qxF "$wanted" "$stamp" && return 0
+    missing=""
+    for package in $wanted; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+            missing="$missing $package"
+    done
+    if [ -n "$missing" ]; then
+        if [ "$(id -u)" = 0 ]; then as_root=""; else as_root=sudo; fi
+        echo "norns: installing$missing" >&2
+        $as_root apt-get update -qq >&2 &&
+            DEBIAN_FRONTEND=noninteractive $as_root apt-get install -qq -y --no-install-recommends $missing >&2 || {
+            echo "error: cannot install$missing" >&2
+            echo " help: sudo apt-get install$missing" >&2
+            return 2
+        }
+    fi
+    mkdir -p "$(dirname "$stamp")"
+    echo "$wanted" >>"$stamp"
+}
