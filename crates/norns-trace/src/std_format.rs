@@ -1,0 +1,664 @@
+//! The STD text format of RAPID (one event per line), read and written.
+//!
+//! ```text
+//! line   = thread "|" op "|" location
+//! op     = ("acq" / "rel" / "r" / "w" / "fork" / "join") "(" name ")"
+//!        / ("req" / "wait" / "notify" / "notifyAll" / "broadcast") "(" lock ")"
+//!        / "branch" / "begin" *any / "end" *any
+//! ```
+//!
+//! Event i of the trace is line i + 1 of the text, always: a line that is no operation of ours
+//! keeps its position as an event that nothing waits for (`begin` is `Enter`, `end` is `Leave`,
+//! `req` and `branch` are custom events). A forked thread has no `Start` and no `End` here: it may
+//! run once its `Fork` has, and a `Join` waits for its last event.
+//!
+//! The reader is strict where RAPID is not. A line that cannot be read, a lock that two threads
+//! hold at once, a thread that acts before its fork or after its join are errors with the number
+//! of the line. `fork(124)` and the thread `T124` are one thread. A lock that its holder takes
+//! again is a recursive mutex. Java's `wait(m)` must stand directly between `rel(m)` and `acq(m)`
+//! of its thread, as SPDOffline writes it; its condition has the name of the lock.
+
+use std::io::{self, BufRead, Write};
+
+use rustc_hash::FxHashMap;
+
+use crate::event::{Access, Event, ObjectId, Op, PlaceId, ThreadId};
+use crate::trace::{Custom, Object, ObjectKind, Place, Symbol, Thread, Trace};
+
+/// Variables are this far apart, from `FIRST_ADDRESS` on.
+const VARIABLE_SIZE: u32 = 8;
+const FIRST_ADDRESS: u64 = 0x1000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StdError {
+    #[error("cannot read the trace: {0}")]
+    Read(#[source] io::Error),
+    #[error("cannot write the trace: {0}")]
+    Write(#[source] io::Error),
+    /// Lines are counted from 1.
+    #[error("line {line}: {problem}")]
+    Line { line: usize, problem: String },
+    #[error("event {event} cannot be written in the STD format: {problem}")]
+    Unwritable { event: usize, problem: String },
+}
+
+/// Reads a whole text.
+pub fn parse(text: &str) -> Result<Trace, StdError> {
+    read(text.as_bytes())
+}
+
+/// Reads a trace line by line; the text itself is not kept.
+pub fn read(mut input: impl BufRead) -> Result<Trace, StdError> {
+    let mut reader = Reader::default();
+    reader.trace.accesses_ordered = true;
+    let mut line = Vec::with_capacity(256);
+    let mut number = 0;
+    loop {
+        line.clear();
+        if input.read_until(b'\n', &mut line).map_err(StdError::Read)? == 0 {
+            break;
+        }
+        number += 1;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        reader.line(&line).map_err(|problem| StdError::Line {
+            line: number,
+            problem,
+        })?;
+    }
+    reader.finish()
+}
+
+/// Numbers names in the order of their first appearance.
+#[derive(Default)]
+struct Names {
+    index: FxHashMap<Box<[u8]>, u32>,
+}
+
+impl Names {
+    /// The number of `name`, and whether it is new.
+    fn intern(&mut self, name: &[u8]) -> (usize, bool) {
+        if let Some(&found) = self.index.get(name) {
+            return (found as usize, false);
+        }
+        let new = self.index.len();
+        self.index.insert(
+            name.into(),
+            u32::try_from(new).expect("a name takes a byte, so a trace has fewer than 2^32"),
+        );
+        (new, true)
+    }
+}
+
+/// What the reader knows of a thread besides its events.
+#[derive(Clone, Copy, Default)]
+struct ThreadState {
+    acted: bool,
+    forked: bool,
+    joined: bool,
+    /// The last event, when it released a lock or waited on one: what a `wait` must follow and
+    /// must be followed by.
+    released: Option<ObjectId>,
+    waiting: Option<ObjectId>,
+}
+
+#[derive(Clone, Copy)]
+struct LockState {
+    mutex: ObjectId,
+    condition: Option<ObjectId>,
+    holder: Option<(ThreadId, u32)>,
+}
+
+#[derive(Default)]
+struct Reader {
+    trace: Trace,
+    threads: Names,
+    variables: Names,
+    locks: Names,
+    places: FxHashMap<i32, PlaceId>,
+    customs: FxHashMap<(u8, u32), u32>,
+    thread_states: Vec<ThreadState>,
+    lock_states: Vec<LockState>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &[u8]) -> Result<(), String> {
+        if self.trace.events.len() >= u32::MAX as usize {
+            return Err("a trace has fewer than 2^32 events".into());
+        }
+        let (first, last) = match (
+            line.iter().position(|&byte| byte == b'|'),
+            line.iter().rposition(|&byte| byte == b'|'),
+        ) {
+            (Some(first), Some(last)) if first < last => (first, last),
+            _ => return Err(expected("thread|operation|location", line)),
+        };
+        let (name, op, location) = (&line[..first], &line[first + 1..last], &line[last + 1..]);
+        let place = self.place(location)?;
+        let thread = self.acting_thread(name)?;
+        let state = self.thread_states[thread.index()];
+        let op = self.op(op, thread)?;
+        if let Some(lock) = state.waiting
+            && op != Op::Lock(lock)
+        {
+            return Err(format!(
+                "expected acq({}) by {}, since its last event waits on that lock",
+                self.trace.object(lock).name,
+                self.trace.thread(thread).name
+            ));
+        }
+        self.trace.events.push(Event { thread, place, op });
+        Ok(())
+    }
+
+    fn place(&mut self, text: &[u8]) -> Result<PlaceId, String> {
+        let number = parse_location(text)
+            .ok_or_else(|| expected("a location number after the last '|'", text))?;
+        if let Some(&place) = self.places.get(&number) {
+            return Ok(place);
+        }
+        let place = PlaceId::from_index(self.trace.places.len());
+        self.places.insert(number, place);
+        self.trace.places.push(Place {
+            pc: i64::from(number) as u64,
+            frames: Vec::new(),
+        });
+        Ok(place)
+    }
+
+    /// The thread of this name, in whichever of its spellings.
+    fn thread(&mut self, name: &[u8]) -> Result<ThreadId, String> {
+        let number = name.strip_prefix(b"T").filter(|rest| is_number(rest));
+        let (index, new) = self.threads.intern(number.unwrap_or(name));
+        if new {
+            let name = utf8(name)?;
+            self.trace.threads.push(Thread {
+                name: if is_number(name.as_bytes()) {
+                    format!("T{name}")
+                } else {
+                    name
+                },
+                parent: None,
+            });
+            self.thread_states.push(ThreadState::default());
+        }
+        Ok(ThreadId::from_index(index))
+    }
+
+    fn acting_thread(&mut self, name: &[u8]) -> Result<ThreadId, String> {
+        if name.is_empty() || name.iter().any(u8::is_ascii_whitespace) {
+            return Err(expected("the name of a thread before the first '|'", name));
+        }
+        let thread = self.thread(name)?;
+        let state = &mut self.thread_states[thread.index()];
+        if state.joined {
+            return Err(format!(
+                "thread {} acts after it was joined",
+                self.trace.thread(thread).name
+            ));
+        }
+        state.acted = true;
+        Ok(thread)
+    }
+
+    fn op(&mut self, text: &[u8], thread: ThreadId) -> Result<Op, String> {
+        let state = &mut self.thread_states[thread.index()];
+        let released = state.released.take();
+        state.waiting = None;
+        if text.starts_with(b"begin") {
+            return Ok(Op::Enter);
+        }
+        if text.starts_with(b"end") {
+            return Ok(Op::Leave);
+        }
+        if text == b"branch" || text.starts_with(b"branch(") {
+            return self.custom(b'b', 0, "branch", Vec::new);
+        }
+        let Some((name, operand)) = split_call(text) else {
+            return Err(expected("an operation such as acq(m) or r(x)", text));
+        };
+        match name {
+            b"r" => Ok(Op::Read(self.variable(operand)?)),
+            b"w" => Ok(Op::Write(self.variable(operand)?)),
+            b"acq" => self.acquire(operand, thread),
+            b"rel" => self.release(operand, thread),
+            b"fork" => self.fork(operand, thread),
+            b"join" => self.join(operand, thread),
+            b"req" => {
+                let lock = self.lock(operand)?;
+                let name = utf8(operand)?;
+                self.custom(b'q', lock as u32, "req", || vec![name])
+            }
+            b"wait" => self.wait(operand, thread, released),
+            b"notify" => Ok(Op::Signal(self.condition(operand)?)),
+            b"notifyAll" | b"broadcast" => Ok(Op::Broadcast(self.condition(operand)?)),
+            _ => Err(expected(
+                "one of acq, rel, r, w, fork, join, begin, end, req, wait, notify, notifyAll, \
+                 broadcast, branch",
+                name,
+            )),
+        }
+    }
+
+    fn custom(
+        &mut self,
+        kind: u8,
+        operand: u32,
+        name: &str,
+        fields: impl FnOnce() -> Vec<String>,
+    ) -> Result<Op, String> {
+        let next = self.trace.customs.len() as u32;
+        let number = *self.customs.entry((kind, operand)).or_insert(next);
+        if number == next {
+            self.trace.customs.push(Custom {
+                name: name.into(),
+                fields: fields(),
+            });
+        }
+        Ok(Op::Custom(number))
+    }
+
+    fn variable(&mut self, name: &[u8]) -> Result<Access, String> {
+        let (index, new) = self.variables.intern(name);
+        let access = Access {
+            address: FIRST_ADDRESS + index as u64 * u64::from(VARIABLE_SIZE),
+            size: VARIABLE_SIZE,
+        };
+        if new {
+            self.trace.symbols.push(Symbol {
+                address: access.address,
+                size: u64::from(VARIABLE_SIZE),
+                name: utf8(name)?,
+            });
+        }
+        Ok(access)
+    }
+
+    fn lock(&mut self, name: &[u8]) -> Result<usize, String> {
+        let (index, new) = self.locks.intern(name);
+        if new {
+            let mutex = self.object(ObjectKind::Mutex, utf8(name)?);
+            self.lock_states.push(LockState {
+                mutex,
+                condition: None,
+                holder: None,
+            });
+        }
+        Ok(index)
+    }
+
+    fn object(&mut self, kind: ObjectKind, name: String) -> ObjectId {
+        self.trace.objects.push(Object {
+            kind,
+            address: 0,
+            name,
+        });
+        ObjectId::from_index(self.trace.objects.len() - 1)
+    }
+
+    fn condition(&mut self, name: &[u8]) -> Result<ObjectId, String> {
+        let lock = self.lock(name)?;
+        if let Some(condition) = self.lock_states[lock].condition {
+            return Ok(condition);
+        }
+        let condition = self.object(ObjectKind::Condition, utf8(name)?);
+        self.lock_states[lock].condition = Some(condition);
+        Ok(condition)
+    }
+
+    fn acquire(&mut self, name: &[u8], thread: ThreadId) -> Result<Op, String> {
+        let index = self.lock(name)?;
+        let lock = &mut self.lock_states[index];
+        match &mut lock.holder {
+            None => lock.holder = Some((thread, 1)),
+            Some((holder, depth)) if *holder == thread => {
+                *depth += 1;
+                self.trace.objects[lock.mutex.index()].kind = ObjectKind::RecursiveMutex;
+            }
+            Some((holder, _)) => {
+                return Err(format!(
+                    "{} acquires the lock {} that {} holds",
+                    self.trace.thread(thread).name,
+                    lossy(name),
+                    self.trace.thread(*holder).name
+                ));
+            }
+        }
+        Ok(Op::Lock(lock.mutex))
+    }
+
+    fn release(&mut self, name: &[u8], thread: ThreadId) -> Result<Op, String> {
+        let index = self.lock(name)?;
+        let lock = &mut self.lock_states[index];
+        match &mut lock.holder {
+            Some((holder, depth)) if *holder == thread => {
+                *depth -= 1;
+                if *depth == 0 {
+                    lock.holder = None;
+                    self.thread_states[thread.index()].released = Some(lock.mutex);
+                }
+            }
+            _ => {
+                return Err(format!(
+                    "{} releases the lock {} that it does not hold",
+                    self.trace.thread(thread).name,
+                    lossy(name)
+                ));
+            }
+        }
+        Ok(Op::Unlock(lock.mutex))
+    }
+
+    fn wait(
+        &mut self,
+        name: &[u8],
+        thread: ThreadId,
+        released: Option<ObjectId>,
+    ) -> Result<Op, String> {
+        let lock = self.lock(name)?;
+        let mutex = self.lock_states[lock].mutex;
+        if released != Some(mutex) {
+            return Err(format!(
+                "expected rel({}) as the event of {} just before its wait",
+                lossy(name),
+                self.trace.thread(thread).name
+            ));
+        }
+        self.thread_states[thread.index()].waiting = Some(mutex);
+        Ok(Op::Wait(self.condition(name)?))
+    }
+
+    fn fork(&mut self, name: &[u8], thread: ThreadId) -> Result<Op, String> {
+        let child = self.thread(name)?;
+        let state = &mut self.thread_states[child.index()];
+        let child_name = &self.trace.threads[child.index()].name;
+        if state.forked {
+            return Err(format!("thread {child_name} is forked a second time"));
+        }
+        if state.acted {
+            return Err(format!("thread {child_name} is forked after it has acted"));
+        }
+        state.forked = true;
+        self.trace.threads[child.index()].parent = Some(thread);
+        Ok(Op::Fork(child))
+    }
+
+    fn join(&mut self, name: &[u8], thread: ThreadId) -> Result<Op, String> {
+        let child = self.thread(name)?;
+        if child == thread {
+            return Err(format!("thread {} joins itself", lossy(name)));
+        }
+        self.thread_states[child.index()].joined = true;
+        Ok(Op::Join(child))
+    }
+
+    fn finish(mut self) -> Result<Trace, StdError> {
+        self.trace.events.shrink_to_fit();
+        Ok(self.trace)
+    }
+}
+
+/// `name(operand)` with an operand that is not empty and has no white space.
+fn split_call(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let open = text.iter().position(|&byte| byte == b'(')?;
+    let operand = text[open + 1..].strip_suffix(b")")?;
+    let usable = !operand.is_empty() && !operand.iter().any(u8::is_ascii_whitespace);
+    usable.then_some((&text[..open], operand))
+}
+
+/// A Java int.
+fn parse_location(text: &[u8]) -> Option<i32> {
+    if !is_number(text.strip_prefix(b"-").unwrap_or(text)) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn is_number(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_digit)
+}
+
+fn utf8(text: &[u8]) -> Result<String, String> {
+    match std::str::from_utf8(text) {
+        Ok(text) => Ok(text.into()),
+        Err(_) => Err(format!("{:?} is not UTF-8", lossy(text))),
+    }
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+fn expected(what: &str, found: &[u8]) -> String {
+    let shown: String = lossy(found).chars().take(80).collect();
+    format!("expected {what}, found {shown:?}")
+}
+
+/// Writes what the format can express: `read` gives the same events back. Threads named only by
+/// a number or by `T` and a number are the same to a reader.
+pub fn write(trace: &Trace, output: &mut impl Write) -> Result<(), StdError> {
+    for (index, event) in trace.events.iter().enumerate() {
+        let unwritable = |problem: String| StdError::Unwritable {
+            event: index,
+            problem,
+        };
+        let checked = |name: &str| -> Result<String, StdError> {
+            let usable = !name.is_empty() && !name.contains(|c: char| c.is_whitespace());
+            usable
+                .then(|| name.to_owned())
+                .ok_or_else(|| unwritable(format!("{name:?} is not a name without white space")))
+        };
+        let object = |o: ObjectId| {
+            let name = &trace.object(o).name;
+            if name.is_empty() {
+                Ok(format!("o{}", o.0))
+            } else {
+                checked(name)
+            }
+        };
+        let variable = |access: Access| match trace.symbol_at(access.address) {
+            Some(symbol) => checked(&symbol.name),
+            None => Ok(format!("{:#x}", access.address)),
+        };
+        let thread = |t: ThreadId| checked(&trace.thread(t).name);
+        let op = match event.op {
+            Op::Read(access) => format!("r({})", variable(access)?),
+            Op::Write(access) => format!("w({})", variable(access)?),
+            Op::Lock(lock) => format!("acq({})", object(lock)?),
+            Op::Unlock(lock) => format!("rel({})", object(lock)?),
+            Op::Fork(child) => format!("fork({})", thread(child)?),
+            Op::Join(child) => format!("join({})", thread(child)?),
+            Op::Wait(condition) => format!("wait({})", object(condition)?),
+            Op::Signal(condition) => format!("notify({})", object(condition)?),
+            Op::Broadcast(condition) => format!("notifyAll({})", object(condition)?),
+            Op::Enter => "begin".into(),
+            Op::Leave => "end".into(),
+            Op::Custom(custom) => {
+                let custom = &trace.customs[custom as usize];
+                match (custom.name.as_str(), custom.fields.as_slice()) {
+                    ("branch", []) => "branch".into(),
+                    ("req", [lock]) => format!("req({})", checked(lock)?),
+                    (name, _) => return Err(unwritable(format!("custom event {name:?}"))),
+                }
+            }
+            other => return Err(unwritable(format!("{other:?}"))),
+        };
+        let name = thread(event.thread)?;
+        if name.contains('|') {
+            return Err(unwritable(format!("{name:?} is no name of a thread")));
+        }
+        let location = trace.place(event.place).pc as i64;
+        writeln!(output, "{name}|{op}|{location}").map_err(StdError::Write)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The operations that the lines give, or the error.
+    fn check(text: &str, expected: &str) {
+        let found = match parse(text) {
+            Ok(trace) => {
+                assert_eq!(trace.events.len(), text.lines().count());
+                let ops = trace.events.iter().map(|event| {
+                    let thread = &trace.thread(event.thread).name;
+                    format!("{thread} {:?}", event.op)
+                });
+                ops.collect::<Vec<_>>().join("\n")
+            }
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_thread_has_one_identity_in_both_spellings() {
+        check(
+            "T0|fork(124)|1\nT124|begin|2\n124|end(x)|3\nT0|join(T124)|4",
+            "T0 Fork(t1)\nT124 Enter\nT124 Leave\nT0 Join(t1)",
+        );
+    }
+
+    #[test]
+    fn accesses_and_locks_are_apart_even_with_one_name() {
+        check(
+            "a|acq(x)|1\na|r(x)|-1\na|w(y)|2147483647\na|rel(x)|1\n",
+            "a Lock(o0)\na Read(Access { address: 4096, size: 8 })\n\
+             a Write(Access { address: 4104, size: 8 })\na Unlock(o0)",
+        );
+    }
+
+    #[test]
+    fn names_may_hold_brackets_and_bars() {
+        let trace = parse("m|w(A.<init>(I)|V[0]@3)|7\n").unwrap();
+        assert_eq!(trace.symbols[0].name, "A.<init>(I)|V[0]@3");
+        assert_eq!(trace.places[0].pc, 7);
+    }
+
+    #[test]
+    fn a_lock_taken_again_is_recursive() {
+        let trace = parse("a|acq(m)|1\na|acq(m)|1\na|rel(m)|1\na|rel(m)|1\n").unwrap();
+        assert_eq!(trace.objects[0].kind, ObjectKind::RecursiveMutex);
+    }
+
+    #[test]
+    fn the_dialect_of_spdoffline_keeps_positions() {
+        check(
+            "a|req(m)|1\na|acq(m)|1\na|branch|1\na|rel(m)|1\na|wait(m)|2\na|acq(m)|3\n\
+             a|notify(m)|4\na|notifyAll(m)|4\na|broadcast(m)|4",
+            "a Custom(0)\na Lock(o0)\na Custom(1)\na Unlock(o0)\na Wait(o1)\na Lock(o0)\n\
+             a Signal(o1)\na Broadcast(o1)\na Broadcast(o1)",
+        );
+    }
+
+    #[test]
+    fn malformed_lines_are_refused_with_their_number() {
+        let cases = [
+            (
+                "a|r(x)|1\n\n",
+                "line 2: expected thread|operation|location, found \"\"",
+            ),
+            (
+                "a|r(x)",
+                "line 1: expected thread|operation|location, found \"a|r(x)\"",
+            ),
+            (
+                "|r(x)|1",
+                "line 1: expected the name of a thread before the first '|', found \"\"",
+            ),
+            (
+                "a|r(x)|",
+                "line 1: expected a location number after the last '|', found \"\"",
+            ),
+            (
+                "a|r(x)|2147483648",
+                "line 1: expected a location number after the last '|', found \"2147483648\"",
+            ),
+            (
+                "a|r()|1",
+                "line 1: expected an operation such as acq(m) or r(x), found \"r()\"",
+            ),
+            (
+                "a|r(x y)|1",
+                "line 1: expected an operation such as acq(m) or r(x), found \"r(x y)\"",
+            ),
+            (
+                "a|r(x|1",
+                "line 1: expected an operation such as acq(m) or r(x), found \"r(x\"",
+            ),
+            (
+                "a|read(x)|1",
+                "line 1: expected one of acq, rel, r, w, fork, join, begin, end, req, wait, \
+                 notify, notifyAll, broadcast, branch, found \"read\"",
+            ),
+            (
+                "a|acq(m)|1\nb|acq(m)|1",
+                "line 2: b acquires the lock m that a holds",
+            ),
+            (
+                "a|rel(m)|1",
+                "line 1: a releases the lock m that it does not hold",
+            ),
+            (
+                "a|acq(m)|1\nb|rel(m)|1",
+                "line 2: b releases the lock m that it does not hold",
+            ),
+            (
+                "b|r(x)|1\na|fork(b)|1",
+                "line 2: thread b is forked after it has acted",
+            ),
+            (
+                "a|fork(a)|1",
+                "line 1: thread a is forked after it has acted",
+            ),
+            (
+                "a|fork(b)|1\na|fork(b)|1",
+                "line 2: thread b is forked a second time",
+            ),
+            (
+                "a|join(b)|1\nb|r(x)|1",
+                "line 2: thread b acts after it was joined",
+            ),
+            ("a|join(a)|1", "line 1: thread a joins itself"),
+            (
+                "a|wait(m)|1",
+                "line 1: expected rel(m) as the event of a just before its wait",
+            ),
+            (
+                "a|acq(m)|1\na|rel(m)|1\na|wait(m)|1\na|r(x)|1",
+                "line 4: expected acq(m) by a, since its last event waits on that lock",
+            ),
+        ];
+        for (text, error) in cases {
+            check(text, error);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let text = "T0|fork(T1)|-3\nT1|acq(m)|4\nT1|w(x)|5\nT1|rel(m)|6\nT0|req(m)|1\n\
+                    T0|acq(m)|7\nT0|notify(m)|7\nT0|rel(m)|7\nT0|wait(m)|7\nT0|acq(m)|8\n\
+                    T0|branch|8\nT0|begin|8\nT0|r(x)|8\nT0|end|8\nT0|rel(m)|9\nT0|join(T1)|9\n";
+        let trace = parse(text).unwrap();
+        let mut written = Vec::new();
+        write(&trace, &mut written).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), text);
+    }
+
+    #[test]
+    fn what_has_no_text_is_refused_by_name() {
+        let mut trace = parse("a|r(x)|1").unwrap();
+        trace.events[0].op = Op::SemPost(ObjectId(0));
+        let error = write(&trace, &mut Vec::new()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "event 0 cannot be written in the STD format: SemPost(o0)"
+        );
+    }
+}
