@@ -4,7 +4,9 @@
 //! instead is printed with its causes and ends with `exit::CANNOT`.
 #![forbid(unsafe_code)]
 
+mod cc;
 mod exit;
+mod runtime_library;
 
 use std::process::ExitCode;
 
@@ -22,11 +24,22 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Compile C with the project's own compiler, instrumented (the same as norns-cc)
+    Cc(cc::Arguments),
+    /// Compile C++ with the project's own compiler, instrumented (the same as norns-c++)
+    #[command(name = "c++")]
+    Cxx(cc::Arguments),
+}
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let result: anyhow::Result<ExitCode> = match arguments.command {};
+    let result = match cc::called_as_compiler() {
+        Some((language, words)) => cc::run(language, words),
+        None => match Arguments::parse().command {
+            Command::Cc(arguments) => cc::run(cc::Language::C, arguments.words),
+            Command::Cxx(arguments) => cc::run(cc::Language::Cxx, arguments.words),
+        },
+    };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::from(exit::CANNOT)

@@ -1,0 +1,340 @@
+//! `norns cc` and `norns c++`: the project's own compiler, with instrumentation and our runtime.
+//!
+//! A command that compiles gets `-fsanitize=thread` and what makes its hooks complete, a command
+//! that links gets the runtime, everything else reaches the compiler word for word. Why each option
+//! is there stands where it is added. Options come first on the command line when their order matters to
+//! the linker (the runtime must stand before the C library), else last.
+//!
+//! Limits: a program for another machine, without an operating system or without the C library is
+//! compiled unchanged; `-static` is left out, since nothing can be interposed in such a program.
+
+mod command_line;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+
+use crate::runtime_library;
+use command_line::{CommandLine, Goal, expand, leave_out, understand};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    C,
+    Cxx,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Gcc,
+    Clang,
+}
+
+/// The compiler behind the wrapper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiler {
+    /// The program and its first words: `["ccache", "gcc"]`.
+    pub words: Vec<OsString>,
+    pub family: Family,
+}
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The compiler's own words
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+}
+
+/// If this process was called as a compiler, through a link `norns-cc` or as `norns cc`, the
+/// language and the words for the compiler. They are not ours to parse: `--version` and `--help`
+/// belong to the compiler.
+pub fn called_as_compiler() -> Option<(Language, Vec<OsString>)> {
+    let mut words = env::args_os();
+    let own = words.next()?;
+    match Path::new(&own).file_name().and_then(OsStr::to_str) {
+        Some("norns-cc") => return Some((Language::C, words.collect())),
+        Some("norns-c++") => return Some((Language::Cxx, words.collect())),
+        _ => {}
+    }
+    match words.next()?.to_str()? {
+        "cc" => Some((Language::C, words.collect())),
+        "c++" => Some((Language::Cxx, words.collect())),
+        _ => None,
+    }
+}
+
+/// Becomes the compiler. Returns only when that fails.
+pub fn run(language: Language, words: Vec<OsString>) -> anyhow::Result<ExitCode> {
+    let compiler = find_compiler(language)?;
+    let words = wrap(&compiler, words)?;
+    let error = Command::new(&compiler.words[0])
+        .args(&compiler.words[1..])
+        .args(words)
+        .exec();
+    Err(error).with_context(|| format!("cannot run {}", compiler.words[0].display()))
+}
+
+/// The command that runs the compiler with Norns's additions, for a caller that wants to see its
+/// output rather than become it.
+#[allow(dead_code)] // Used by the subcommands that compile on their own.
+pub fn command(language: Language, words: Vec<OsString>) -> anyhow::Result<Command> {
+    let compiler = find_compiler(language)?;
+    let words = wrap(&compiler, words)?;
+    let mut command = Command::new(&compiler.words[0]);
+    command.args(&compiler.words[1..]).args(words);
+    Ok(command)
+}
+
+/// `NORNS_CC` or `NORNS_CXX`, else the usual names in the order in which projects try them.
+pub fn find_compiler(language: Language) -> anyhow::Result<Compiler> {
+    let (variable, names): (_, &[&str]) = match language {
+        Language::C => ("NORNS_CC", &["gcc", "cc", "clang", "clang-19", "clang-14"]),
+        Language::Cxx => (
+            "NORNS_CXX",
+            &["g++", "c++", "clang++", "clang++-19", "clang++-14"],
+        ),
+    };
+    let words: Vec<OsString> = match env::var_os(variable).filter(|value| !value.is_empty()) {
+        Some(value) if runtime_library::find_program(&value).is_some() => vec![value],
+        Some(value) => value
+            .as_bytes()
+            .split(|byte| byte.is_ascii_whitespace())
+            .filter(|word| !word.is_empty())
+            .map(|word| OsStr::from_bytes(word).to_owned())
+            .collect(),
+        None => {
+            let name = names
+                .iter()
+                .find(|name| runtime_library::find_program(OsStr::new(name)).is_some());
+            let Some(name) = name else {
+                bail!(
+                    "no compiler found ({} are not on PATH)\n help: sudo apt-get install gcc g++, or set {variable}",
+                    names.join(", ")
+                );
+            };
+            vec![name.into()]
+        }
+    };
+    let Some(last) = words.last() else {
+        bail!("{variable} is blank");
+    };
+    if Path::new(last)
+        .file_name()
+        .is_some_and(|name| name == "norns-cc" || name == "norns-c++")
+    {
+        bail!(
+            "{variable} names the wrapper itself ({}); it must name the compiler behind it",
+            last.display()
+        );
+    }
+    let family = family_of(&words)?;
+    Ok(Compiler { words, family })
+}
+
+fn family_of(words: &[OsString]) -> anyhow::Result<Family> {
+    let program = words
+        .last()
+        .expect("a compiler has a name; checked by the caller");
+    let by_name = |path: &Path| {
+        let name = path.file_name()?.to_str()?;
+        if name.contains("clang") {
+            Some(Family::Clang)
+        } else if name.contains("gcc") || name.contains("g++") {
+            Some(Family::Gcc)
+        } else {
+            None
+        }
+    };
+    let resolved = runtime_library::find_program(program).and_then(|path| path.canonicalize().ok());
+    if let Some(family) = resolved
+        .as_deref()
+        .and_then(by_name)
+        .or_else(|| by_name(Path::new(program)))
+    {
+        return Ok(family);
+    }
+    let output = Command::new(&words[0])
+        .args(&words[1..])
+        .args(["-dM", "-E", "-x", "c", "/dev/null"])
+        .output()
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    let macros = String::from_utf8_lossy(&output.stdout);
+    if macros.contains("__clang__") {
+        Ok(Family::Clang)
+    } else if macros.contains("__GNUC__") {
+        Ok(Family::Gcc)
+    } else {
+        bail!("{} is neither gcc nor clang", program.display())
+    }
+}
+
+/// The compiler's words with Norns's additions.
+fn wrap(compiler: &Compiler, words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
+    let mut expanded = Vec::with_capacity(words.len());
+    for word in &words {
+        expand(word, 0, &mut expanded);
+    }
+    let line = understand(&expanded);
+    let plan = plan(&line);
+    if plan == Plan::default() {
+        return Ok(words);
+    }
+    let mut kept = Vec::with_capacity(words.len() + 16);
+    for word in words {
+        // A response file stays one, unless it holds what must be left out: its words may be too
+        // many for a command line.
+        if word.as_bytes().starts_with(b"@") {
+            let mut inside = Vec::new();
+            expand(&word, 0, &mut inside);
+            if inside.iter().any(|word| leave_out(word) || is_static(word)) {
+                kept.extend(inside);
+                continue;
+            }
+        }
+        kept.push(word);
+    }
+    let before = kept.len();
+    kept.retain(|word| !(plan.link == Runtime::Needed && is_static(word)));
+    if kept.len() < before {
+        eprintln!("norns: -static is left out: a static program's synchronisation cannot be seen");
+    }
+    kept.retain(|word| !leave_out(word));
+
+    let mut first: Vec<OsString> = Vec::new();
+    let mut last: Vec<OsString> = Vec::new();
+    if plan.instrument {
+        last.extend(instrumentation(compiler.family, &line));
+    }
+    match plan.link {
+        Runtime::None => {}
+        Runtime::Needed if compiler.family == Family::Gcc => {
+            // gcc adds -ltsan to every link with -fsanitize=thread; it finds ours first. Doing
+            // without the flag would lose the instrumentation of link-time optimised objects.
+            let runtime = runtime_library::find()?;
+            first.push(joined("-L", &runtime_library::gcc_shim(&runtime)?));
+            last.push("-fsanitize=thread".into());
+            last.extend(rpath(&runtime));
+        }
+        Runtime::Needed => {
+            let runtime = runtime_library::find()?;
+            if plan.instrument {
+                first.push("-fno-sanitize-link-runtime".into());
+            }
+            first.extend(linker_words(&["--push-state", "--no-as-needed"]));
+            first.extend(linker_words(&[&runtime]));
+            first.extend(linker_words(&["--pop-state"]));
+            last.extend(rpath(&runtime));
+        }
+        Runtime::IfUsed => {
+            let runtime = runtime_library::find()?;
+            last.extend(linker_words(&["--push-state", "--as-needed", "-Bdynamic"]));
+            last.extend(linker_words(&[&runtime]));
+            last.extend(linker_words(&["--pop-state"]));
+            last.extend(rpath(&runtime));
+        }
+    }
+
+    // Behind `--` everything is a file.
+    let end = kept
+        .iter()
+        .position(|word| word == "--")
+        .unwrap_or(kept.len());
+    let files = kept.split_off(end);
+    Ok(first
+        .into_iter()
+        .chain(kept)
+        .chain(last)
+        .chain(files)
+        .collect())
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    instrument: bool,
+    link: Runtime,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Runtime {
+    #[default]
+    None,
+    Needed,
+    /// The objects may be instrumented, but the command asks for no library.
+    IfUsed,
+}
+
+fn plan(line: &CommandLine) -> Plan {
+    if line.goal == Goal::Nothing || !line.has_input || line.foreign.is_some() {
+        return Plan::default();
+    }
+    let links = line.goal == Goal::Link && !line.relocatable;
+    if line.without_libraries {
+        // libtool links C++ libraries with -nostdlib and names every library itself; what names no
+        // C library may run without one.
+        let link = if links && !line.compiles && (line.shared || line.links_libc) {
+            Runtime::IfUsed
+        } else {
+            Runtime::None
+        };
+        return Plan {
+            instrument: false,
+            link,
+        };
+    }
+    Plan {
+        instrument: line.compiles,
+        link: if links {
+            Runtime::Needed
+        } else {
+            Runtime::None
+        },
+    }
+}
+
+fn instrumentation(family: Family, line: &CommandLine) -> Vec<OsString> {
+    let mut flags = vec!["-fsanitize=thread", "-fno-omit-frame-pointer"];
+    if !line.line_tables {
+        flags.push("-g");
+    }
+    match family {
+        // gcc expands these inline, without a hook; as calls they reach the runtime.
+        Family::Gcc => flags.extend([
+            "-Wno-tsan",
+            "-fno-builtin-memset",
+            "-fno-builtin-memcpy",
+            "-fno-builtin-memmove",
+            "-fno-builtin-bzero",
+        ]),
+        // clang leaves out the read of `x += 1` otherwise.
+        Family::Clang => flags.extend(["-mllvm", "-tsan-instrument-read-before-write=1"]),
+    }
+    flags.into_iter().map(OsString::from).collect()
+}
+
+fn is_static(word: &OsStr) -> bool {
+    matches!(word.to_str(), Some("-static" | "--static" | "-static-pie"))
+}
+
+fn rpath(runtime: &Path) -> Vec<OsString> {
+    let folder = runtime.parent().unwrap_or(Path::new("/"));
+    linker_words(&[OsStr::new("-rpath"), folder.as_os_str()])
+}
+
+/// As `-Xlinker` words: `-Wl,` would split a path at a comma, and a bare path after `-x c` would
+/// be compiled.
+fn linker_words<S: AsRef<OsStr>>(words: &[S]) -> Vec<OsString> {
+    words
+        .iter()
+        .flat_map(|word| ["-Xlinker".into(), word.as_ref().to_owned()])
+        .collect()
+}
+
+fn joined(option: &str, path: &Path) -> OsString {
+    let mut word = OsString::from(option);
+    word.push(path);
+    word
+}
