@@ -6,6 +6,7 @@
 pub mod event;
 pub mod std_format;
 pub mod trace;
+pub mod wire;
 
 pub use event::{
     Access, AtomicKind, Event, EventIndex, MemoryOrder, ObjectId, Op, PlaceId, ThreadId,
