@@ -1,6 +1,23 @@
 //! Findings as people and programs see them.
+//!
+//! `finding` is what an analysis hands over, `sketch` what is shown of it, `build` the way from
+//! the one to the other; every other module is one view.
 #![forbid(unsafe_code)]
 
+mod build;
+pub mod ci;
+pub mod code;
+pub mod describe;
+mod escape;
 pub mod finding;
+pub mod fingerprint;
+pub mod html;
+pub mod perfetto;
+pub mod sarif;
+pub mod sketch;
+pub mod suppression;
+pub mod terminal;
 
+pub use build::{Sources, sketch};
 pub use finding::{AccessKind, Finding, Findings, Kind, Place, Status, Verdict, WitnessStep};
+pub use sketch::Sketch;

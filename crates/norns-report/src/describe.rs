@@ -1,0 +1,262 @@
+//! An event in a few words, as every view shows it.
+//!
+//! Names come from symbols where the trace has them. Memory on the heap is named by its block:
+//! the allocation is looked up by scanning, so callers describe the few events that they show,
+//! not whole traces.
+
+use norns_trace::{Access, AtomicKind, Event, EventIndex, ObjectId, ObjectKind, Op, Trace};
+use serde::{Deserialize, Serialize};
+
+/// What kind of step this is: decides the shape and colour of its mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    Read,
+    Write,
+    Free,
+    /// Takes or gives back a lock.
+    Lock,
+    Sync,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    pub mark: Mark,
+    pub what: String,
+    /// The value read or written, where it is known.
+    pub value: String,
+}
+
+pub fn describe(trace: &Trace, index: EventIndex) -> Description {
+    let event = &trace.events[index.index()];
+    let (mark, what) = words(trace, event, index);
+    Description {
+        mark,
+        what,
+        value: value(trace, event, index),
+    }
+}
+
+fn words(trace: &Trace, event: &Event, index: EventIndex) -> (Mark, String) {
+    let object = |id| object_name(trace, id);
+    let thread = |id| trace.thread(id).name.clone();
+    match event.op {
+        Op::Start => (Mark::Sync, "thread start".into()),
+        Op::End => (Mark::Sync, "thread exit".into()),
+        Op::Fork(child) => (Mark::Sync, format!("create {}", thread(child))),
+        Op::Join(child) => (Mark::Sync, format!("join {}", thread(child))),
+        Op::FailedJoin(child) => (Mark::Sync, format!("join {} gives up", thread(child))),
+        Op::Detach(child) => (Mark::Sync, format!("detach {}", thread(child))),
+        Op::Lock(o) => (Mark::Lock, format!("lock {}", object(o))),
+        Op::FailedLock(o) => (Mark::Lock, format!("lock {} fails", object(o))),
+        Op::ReadLock(o) => (Mark::Lock, format!("read-lock {}", object(o))),
+        Op::FailedReadLock(o) => (Mark::Lock, format!("read-lock {} fails", object(o))),
+        Op::Unlock(o) => (Mark::Lock, format!("unlock {}", object(o))),
+        Op::OnceBegin(o) => (Mark::Sync, format!("once {} begins", object(o))),
+        Op::OnceEnd(o) => (Mark::Sync, format!("once {} ends", object(o))),
+        Op::OncePass(o) => (Mark::Sync, format!("once {} is done", object(o))),
+        Op::Wait(o) => (Mark::Sync, format!("wait {}", object(o))),
+        Op::FailedWait(o) => (Mark::Sync, format!("wait {} times out", object(o))),
+        Op::Signal(o) => (Mark::Sync, format!("signal {}", object(o))),
+        Op::Broadcast(o) => (Mark::Sync, format!("broadcast {}", object(o))),
+        Op::BarrierInit { barrier, count } => (
+            Mark::Sync,
+            format!("barrier {} for {count}", object(barrier)),
+        ),
+        Op::BarrierEnter(o) => (Mark::Sync, format!("enter barrier {}", object(o))),
+        Op::BarrierExit(o) => (Mark::Sync, format!("leave barrier {}", object(o))),
+        Op::SemInit { sem, value } => (Mark::Sync, format!("semaphore {} at {value}", object(sem))),
+        Op::SemWait(o) => (Mark::Sync, format!("sem wait {}", object(o))),
+        Op::FailedSemWait(o) => (Mark::Sync, format!("sem wait {} fails", object(o))),
+        Op::SemPost(o) => (Mark::Sync, format!("sem post {}", object(o))),
+        Op::Atomic {
+            address,
+            size,
+            kind,
+            ..
+        } => {
+            let memory = memory_name(
+                trace,
+                Access {
+                    address,
+                    size: u32::from(size),
+                },
+                index,
+            );
+            match kind {
+                AtomicKind::Load => (Mark::Read, format!("atomic load {memory}")),
+                AtomicKind::Store => (Mark::Write, format!("atomic store {memory}")),
+                AtomicKind::ReadModifyWrite => (Mark::Write, format!("atomic update {memory}")),
+                AtomicKind::FailedExchange => (Mark::Read, format!("exchange {memory} fails")),
+            }
+        }
+        Op::Fence(_) => (Mark::Sync, "fence".into()),
+        Op::Read(access) => (
+            Mark::Read,
+            format!("read {}", memory_name(trace, access, index)),
+        ),
+        Op::Write(access) => (
+            Mark::Write,
+            format!("write {}", memory_name(trace, access, index)),
+        ),
+        Op::Allocate(access) => (Mark::Sync, format!("allocate {:#x}", access.address)),
+        Op::Free(access) => (
+            Mark::Free,
+            format!("free {}", memory_name(trace, access, index)),
+        ),
+        Op::Enter => (Mark::Sync, "enter function".into()),
+        Op::Leave => (Mark::Sync, "leave function".into()),
+        Op::Custom(custom) => (Mark::Sync, custom_name(trace, custom)),
+    }
+}
+
+fn custom_name(trace: &Trace, custom: u32) -> String {
+    match trace.customs.get(custom as usize) {
+        Some(custom) if custom.fields.is_empty() => custom.name.clone(),
+        Some(custom) => format!("{} {}", custom.name, custom.fields.join(" ")),
+        None => format!("event {custom}"),
+    }
+}
+
+fn value(trace: &Trace, event: &Event, index: EventIndex) -> String {
+    if let Op::Free(access) | Op::Allocate(access) = event.op {
+        return if access.size > 1 {
+            format!("{} bytes", access.size)
+        } else {
+            String::new()
+        };
+    }
+    let Ok(found) = trace
+        .values
+        .binary_search_by_key(&index, |value| value.event)
+    else {
+        return String::new();
+    };
+    let value = &trace.values[found];
+    match (number(&value.read), number(&value.written)) {
+        (Some(read), Some(written)) => format!("{read} → {written}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => String::new(),
+    }
+}
+
+/// Up to eight bytes as a number, more as hexadecimal digits.
+fn number(bytes: &[u8]) -> Option<String> {
+    if bytes.is_empty() {
+        return None;
+    }
+    if bytes.len() > 8 {
+        let shown: String = bytes
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        return Some(format!("{shown}…"));
+    }
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    let number = u64::from_le_bytes(word);
+    Some(if number > 0xffff_ffff {
+        format!("{number:#x}")
+    } else {
+        number.to_string()
+    })
+}
+
+pub fn object_name(trace: &Trace, id: ObjectId) -> String {
+    let object = trace.object(id);
+    if !object.name.is_empty() {
+        return object.name.clone();
+    }
+    if let Some(name) = symbol_name(trace, object.address) {
+        return name;
+    }
+    let kind = match object.kind {
+        ObjectKind::Mutex
+        | ObjectKind::RecursiveMutex
+        | ObjectKind::ErrorCheckingMutex
+        | ObjectKind::RobustMutex => "mutex",
+        ObjectKind::ReaderWriterLock => "rwlock",
+        ObjectKind::SpinLock => "spin lock",
+        ObjectKind::Once => "once",
+        ObjectKind::Condition => "condition",
+        ObjectKind::Barrier => "barrier",
+        ObjectKind::Semaphore => "semaphore",
+    };
+    format!("{kind} {:#x}", object.address)
+}
+
+/// The global that holds these bytes, or the heap block, or the bare address.
+pub fn memory_name(trace: &Trace, access: Access, index: EventIndex) -> String {
+    if let Some(name) = symbol_name(trace, access.address) {
+        return name;
+    }
+    match allocation_of(trace, access, index) {
+        Some((_, block)) if block.address == access.address => format!("{:#x}", access.address),
+        Some((_, block)) => format!("{:#x}+{}", block.address, access.address - block.address),
+        None => format!("{:#x}", access.address),
+    }
+}
+
+fn symbol_name(trace: &Trace, address: u64) -> Option<String> {
+    let symbol = trace.symbol_at(address)?;
+    Some(match address - symbol.address {
+        0 => symbol.name.clone(),
+        offset => format!("{}+{offset}", symbol.name),
+    })
+}
+
+/// The newest allocation before this event whose block holds the access.
+pub fn allocation_of(
+    trace: &Trace,
+    access: Access,
+    index: EventIndex,
+) -> Option<(EventIndex, Access)> {
+    trace.events[..index.index()]
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(at, event)| match event.op {
+            Op::Allocate(block) if block.overlaps(access) => {
+                Some((EventIndex::from_index(at), block))
+            }
+            _ => None,
+        })
+}
+
+/// How the memory of an access came to be, in a sentence.
+pub fn origin(trace: &Trace, access: Access, index: EventIndex) -> String {
+    if let Some(symbol) = trace.symbol_at(access.address) {
+        return format!("global `{}` of {} bytes", symbol.name, symbol.size);
+    }
+    match allocation_of(trace, access, index) {
+        Some((at, block)) => {
+            let event = &trace.events[at.index()];
+            let offset = access.address.saturating_sub(block.address);
+            format!(
+                "{offset} bytes into the {}-byte block that {} allocated at {}",
+                block.size,
+                trace.thread(event.thread).name,
+                place_name(trace, event),
+            )
+        }
+        None => format!(
+            "address {:#x}, neither a known global nor a seen block",
+            access.address
+        ),
+    }
+}
+
+/// `file:line` with the file's last part, or the program counter.
+pub fn place_name(trace: &Trace, event: &Event) -> String {
+    let place = trace.place(event.place);
+    match place.frames.first() {
+        Some(frame) if frame.line > 0 => format!("{}:{}", base_name(&frame.file), frame.line),
+        _ if place.pc == 0 => String::new(),
+        _ => format!("{:#x}", place.pc),
+    }
+}
+
+pub fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,114 @@
+//! What makes two findings of two versions of a program the same: the kind and what the places
+//! do, without line numbers, addresses or threads, so that unrelated edits do not change it.
+//!
+//! A place is its function, the last part of its file, the kind of access and, where the source
+//! can be read, its statement without white space.
+
+use crate::build::Sources;
+use crate::describe::base_name;
+use crate::finding::{Finding, Kind, Place};
+
+/// 64 bits of FNV-1a over the sorted places, as 16 hexadecimal digits.
+pub fn fingerprint(kind: Kind, places: &[Place], sources: Sources) -> String {
+    let mut keys: Vec<String> = places
+        .iter()
+        .map(|place| place_key(place, sources))
+        .collect();
+    keys.sort();
+    let mut text = kind.code().code.to_string();
+    for key in keys {
+        text.push('\n');
+        text.push_str(&key);
+    }
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+fn place_key(place: &Place, sources: Sources) -> String {
+    let statement = sources(&place.file)
+        .and_then(|source| {
+            let line = source.lines().nth((place.line as usize).checked_sub(1)?)?;
+            Some(line.split_whitespace().collect::<String>())
+        })
+        .unwrap_or_default();
+    format!(
+        "{} {} {:?} {statement}",
+        place.function,
+        base_name(&place.file),
+        place.access
+    )
+}
+
+/// Gives every finding its id: the shortest prefix of its fingerprint, of four digits or more,
+/// that no other finding here begins with; findings with the same fingerprint get `-2`, `-3`, ….
+pub fn name_findings(findings: &mut [Finding], sources: Sources) {
+    let prints: Vec<String> = findings
+        .iter()
+        .map(|f| fingerprint(f.kind, &f.places, sources))
+        .collect();
+    for at in 0..findings.len() {
+        let mine = &prints[at];
+        let length = (4..16)
+            .find(|&length| {
+                prints
+                    .iter()
+                    .all(|other| other == mine || other[..length] != mine[..length])
+            })
+            .unwrap_or(16);
+        let same_before = prints[..at].iter().filter(|&other| other == mine).count();
+        findings[at].id = match same_before {
+            0 => mine[..length].to_string(),
+            before => format!("{}-{}", &mine[..length], before + 1),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{AccessKind, Status};
+
+    fn place(line: u32, access: AccessKind) -> Place {
+        Place {
+            file: "src/bank.c".into(),
+            line,
+            function: "deposit".into(),
+            thread: "T0.1".into(),
+            access,
+        }
+    }
+
+    #[test]
+    fn line_numbers_and_the_order_of_places_do_not_matter() {
+        let before = |_: &str| Some("a;\nint old = balance;\nbalance = old;\n".to_string());
+        let after = |_: &str| Some("a;\nb;\nint old  = balance;\nbalance = old;\n".to_string());
+        let old = [place(2, AccessKind::Read), place(3, AccessKind::Write)];
+        let new = [place(4, AccessKind::Write), place(3, AccessKind::Read)];
+        assert_eq!(
+            fingerprint(Kind::DataRace, &old, &before),
+            fingerprint(Kind::DataRace, &new, &after)
+        );
+        assert_ne!(
+            fingerprint(Kind::DataRace, &old, &before),
+            fingerprint(Kind::UseAfterFree, &old, &before)
+        );
+    }
+
+    #[test]
+    fn every_finding_has_its_own_id() {
+        let finding = |line| Finding {
+            id: String::new(),
+            kind: Kind::DataRace,
+            status: Status::Predicted,
+            places: vec![place(line, AccessKind::Write)],
+            witness: None,
+            verdict: None,
+        };
+        let mut findings = vec![finding(1), finding(2), finding(3)];
+        name_findings(&mut findings, &|_| Some("x = 1;\nx = 1;\ny = 2;".into()));
+        assert_eq!(findings[1].id, format!("{}-2", findings[0].id));
+        assert_ne!(findings[0].id, findings[2].id);
+    }
+}

@@ -1,0 +1,146 @@
+//! What is shown of one finding. Every view is a rendering of this.
+//!
+//! The picture is that of failure sketches (Kasikci 2015, chapter 4) and of the project's design
+//! page: what ran beside what can run, only the steps that matter, time going down, arrows only
+//! for synchronisation, and the order that is missing between the two.
+
+use serde::{Deserialize, Serialize};
+
+use crate::describe::Mark;
+use crate::finding::{Kind, Status};
+
+/// The version of a sketch's JSON form.
+pub const FORMAT: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sketch {
+    pub format: u32,
+    pub id: String,
+    pub kind: Kind,
+    pub status: Status,
+    /// One sentence: who can do what to whom.
+    pub title: String,
+    /// Short facts: how it was confirmed, how much differs from the recorded run.
+    pub facts: Vec<String>,
+    /// Why nothing prevents it.
+    pub why: String,
+    pub lanes: Vec<Lane>,
+    /// How many threads of the run have no lane because they have no part in this.
+    pub other_threads: usize,
+    /// What ran.
+    pub ran: Panel,
+    /// What can run.
+    pub can: Panel,
+    /// The operations of the bug, numbered (1), (2), … in this order.
+    pub operations: Vec<Operation>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lane {
+    pub thread: String,
+    /// The function that the thread runs; empty when not known.
+    pub function: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Panel {
+    pub caption: String,
+    pub rows: Vec<Row>,
+    /// Synchronisation between lanes, both ends visible.
+    pub edges: Vec<Edge>,
+    /// The order that does not exist.
+    pub missing: Option<Edge>,
+    /// How many steps the schedule has before folding.
+    pub steps: usize,
+    /// Whether this is what can run: only there does "earlier" mean something.
+    pub reordered: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Row {
+    Step(Step),
+    /// Steps that have no part in the bug, counted for each lane that has some.
+    Folded(Vec<Fold>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The position of the event in the trace: the same in both panels.
+    pub event: u32,
+    /// The number of the step in its schedule, from 1.
+    pub number: usize,
+    pub lane: usize,
+    pub mark: Mark,
+    pub what: String,
+    pub value: String,
+    /// `file:line`, the file's last part only.
+    pub place: String,
+    /// Comes earlier in the witness than in the recorded run, relative to a step that is shown.
+    pub moved: bool,
+    /// Part of the bug: 1 for (1), 2 for (2), 0 for none.
+    pub operation: usize,
+    /// Has not happened: the thread is stopped before it.
+    pub pending: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fold {
+    pub lane: usize,
+    pub steps: usize,
+    pub what: String,
+}
+
+/// From one row to a later one, as indices into `Panel::rows`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edge {
+    pub from: usize,
+    pub to: usize,
+}
+
+/// One operation of the bug, in full.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    pub thread: String,
+    /// "reads 4 bytes of `balance`", "waits for `b`".
+    pub what: String,
+    pub file: String,
+    pub line: u32,
+    pub function: String,
+    /// Innermost first.
+    pub stack: Vec<Frame>,
+    pub locks_held: Vec<HeldLock>,
+    /// How the memory came to be; empty for operations on locks.
+    pub origin: String,
+    /// The lines around the operation; empty when the source could not be read.
+    pub snippet: Vec<SourceLine>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    pub function: String,
+    pub file: String,
+    pub line: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldLock {
+    pub name: String,
+    /// `file:line` of the acquisition.
+    pub taken_at: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceLine {
+    pub number: u32,
+    pub text: String,
+}
+
+impl Panel {
+    /// The row of this event.
+    pub fn row_of(&self, event: u32) -> Option<usize> {
+        self.rows
+            .iter()
+            .position(|row| matches!(row, Row::Step(step) if step.event == event))
+    }
+}

@@ -1,0 +1,206 @@
+//! Suppressions in ThreadSanitizer's file format, and baselines.
+//!
+//! A suppression is a line `type:pattern`. Types: `race`, `deadlock`, `mutex` (as `deadlock`),
+//! `called_from_lib`, `thread` and `signal` are read and can never match here. A pattern matches
+//! anywhere in a function or file name of one of the places; `*` stands for anything, `^` and `$`
+//! tie it to an end. We add a comment after ` # ` on the line.
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::{Finding, Kind};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suppression {
+    pub line: usize,
+    pub text: String,
+    kind: Option<Matches>,
+    pattern: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Matches {
+    Races,
+    Deadlocks,
+}
+
+/// The suppressions of a file, or what is wrong with one of its lines.
+pub fn parse(text: &str) -> Result<Vec<Suppression>, String> {
+    let mut all = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.split(" # ").next().unwrap_or("").trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let Some((kind, pattern)) = line.split_once(':') else {
+            return Err(format!(
+                "line {number}: expected `type:pattern`, found `{line}`"
+            ));
+        };
+        let kind = match kind {
+            "race" | "race_top" => Some(Matches::Races),
+            "deadlock" | "mutex" => Some(Matches::Deadlocks),
+            "thread" | "signal" | "called_from_lib" => None,
+            other => {
+                return Err(format!(
+                    "line {number}: unknown suppression type `{other}` (expected race, deadlock, \
+                     mutex, thread, signal or called_from_lib)"
+                ));
+            }
+        };
+        if pattern.is_empty() {
+            return Err(format!("line {number}: the pattern is empty"));
+        }
+        let (text, pattern) = (line.to_string(), pattern.to_string());
+        all.push(Suppression {
+            line: number,
+            text,
+            kind,
+            pattern,
+        });
+    }
+    Ok(all)
+}
+
+impl Suppression {
+    pub fn matches(&self, finding: &Finding) -> bool {
+        let right_kind = match self.kind {
+            Some(Matches::Races) => {
+                matches!(
+                    finding.kind,
+                    Kind::DataRace | Kind::UseAfterFree | Kind::DoubleFree
+                )
+            }
+            Some(Matches::Deadlocks) => matches!(finding.kind, Kind::Deadlock | Kind::Stuck),
+            None => false,
+        };
+        right_kind
+            && finding.places.iter().any(|place| {
+                pattern_matches(&self.pattern, &place.function)
+                    || pattern_matches(&self.pattern, &place.file)
+            })
+    }
+}
+
+/// Whether `pattern` occurs in `text`; `*` is any text, `^` the beginning, `$` the end.
+pub fn pattern_matches(pattern: &str, text: &str) -> bool {
+    let (from_start, pattern) = match pattern.strip_prefix('^') {
+        Some(rest) => (true, rest),
+        None => (false, pattern),
+    };
+    let (to_end, pattern) = match pattern.strip_suffix('$') {
+        Some(rest) => (true, rest),
+        None => (false, pattern),
+    };
+    let parts: Vec<&str> = pattern.split('*').collect();
+    let mut rest = text;
+    for (at, part) in parts.iter().enumerate() {
+        let last = at + 1 == parts.len();
+        if at == 0 && from_start {
+            let Some(after) = rest.strip_prefix(part) else {
+                return false;
+            };
+            rest = after;
+            if last && to_end {
+                return rest.is_empty();
+            }
+        } else if last && to_end {
+            return rest.ends_with(part);
+        } else {
+            let Some(found) = rest.find(part) else {
+                return false;
+            };
+            rest = &rest[found + part.len()..];
+        }
+    }
+    true
+}
+
+/// Takes out what is suppressed. Returns how many were, and the suppressions that matched none.
+pub fn apply<'a>(
+    findings: &mut Vec<Finding>,
+    suppressions: &'a [Suppression],
+) -> (usize, Vec<&'a Suppression>) {
+    let mut used = vec![false; suppressions.len()];
+    let before = findings.len();
+    findings.retain(|finding| {
+        let mut keep = true;
+        for (suppression, used) in suppressions.iter().zip(&mut used) {
+            if suppression.matches(finding) {
+                *used = true;
+                keep = false;
+            }
+        }
+        keep
+    });
+    let unused = suppressions
+        .iter()
+        .zip(&used)
+        .filter(|(_, used)| !**used)
+        .map(|(s, _)| s);
+    (before - findings.len(), unused.collect())
+}
+
+/// The findings that a project knows already. CI fails only on others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Baseline {
+    pub format: u32,
+    /// Sorted, no two the same.
+    pub known: Vec<Known>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Known {
+    pub fingerprint: String,
+    /// For the person who reads the file.
+    pub what: String,
+}
+
+impl Baseline {
+    pub fn new(mut known: Vec<Known>) -> Self {
+        known.sort();
+        known.dedup_by(|a, b| a.fingerprint == b.fingerprint);
+        Self { format: 1, known }
+    }
+
+    pub fn knows(&self, fingerprint: &str) -> bool {
+        self.known
+            .iter()
+            .any(|known| known.fingerprint == fingerprint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_they_mean_to_thread_sanitizer() {
+        for (pattern, text, expected) in [
+            ("foo", "a_foo_b", true),
+            ("^foo", "a_foo_b", false),
+            ("^foo", "foobar", true),
+            ("bar$", "foobar", true),
+            ("^foobar$", "foobar", true),
+            ("^foo$", "foobar", false),
+            ("f*r", "foobar", true),
+            ("^f*z", "foobar", false),
+            ("a*a$", "a", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(
+                pattern_matches(pattern, text),
+                expected,
+                "{pattern} on {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        assert_eq!(
+            parse("race:foo\nnonsense\n").unwrap_err(),
+            "line 2: expected `type:pattern`, found `nonsense`"
+        );
+        assert!(parse("# a comment\n\nrace:foo # because\n").unwrap()[0].text == "race:foo");
+    }
+}
