@@ -619,7 +619,7 @@ fn why(kind: Kind, operations: &[Operation]) -> String {
                 held.join("; ")
             )
         }
-        Kind::Stuck | Kind::Order => {
+        Kind::Stuck => {
             let waits: Vec<String> = operations
                 .iter()
                 .map(|operation| format!("{} {}", operation.thread, operation.what))

@@ -10,7 +10,7 @@ pub struct Code {
     pub words: &'static str,
 }
 
-pub const CODES: [Code; 6] = [
+pub const CODES: [Code; 5] = [
     Code {
         code: "NR0001",
         kind: Kind::DataRace,
@@ -35,11 +35,6 @@ pub const CODES: [Code; 6] = [
         code: "NR0102",
         kind: Kind::Stuck,
         words: "endless wait",
-    },
-    Code {
-        code: "NR0201",
-        kind: Kind::Order,
-        words: "order violation",
     },
 ];
 

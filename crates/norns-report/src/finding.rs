@@ -37,7 +37,6 @@ pub enum Kind {
     Deadlock,
     /// A wait that nothing will end: condition, semaphore, barrier or join.
     Stuck,
-    Order,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

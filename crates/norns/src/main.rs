@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod cc;
+mod completions;
 mod exit;
+mod explain;
 mod runtime_library;
 
 use std::process::ExitCode;
@@ -30,6 +32,10 @@ enum Command {
     /// Compile C++ with the project's own compiler, instrumented (the same as norns-c++)
     #[command(name = "c++")]
     Cxx(cc::Arguments),
+    /// Write completions for a shell, or the manual pages
+    Completions(completions::Arguments),
+    /// Explain a code, with a program that shows the bug and its repair
+    Explain(explain::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +44,8 @@ fn main() -> ExitCode {
         None => match Arguments::parse().command {
             Command::Cc(arguments) => cc::run(cc::Language::C, arguments.words),
             Command::Cxx(arguments) => cc::run(cc::Language::Cxx, arguments.words),
+            Command::Completions(arguments) => completions::run(arguments),
+            Command::Explain(arguments) => explain::run(arguments),
         },
     };
     result.unwrap_or_else(|error| {
