@@ -8,7 +8,10 @@ mod cc;
 mod completions;
 mod exit;
 mod explain;
+mod report;
+mod runs;
 mod runtime_library;
+mod show;
 
 use std::process::ExitCode;
 
@@ -36,6 +39,12 @@ enum Command {
     Completions(completions::Arguments),
     /// Explain a code, with a program that shows the bug and its repair
     Explain(explain::Arguments),
+    /// Write the findings of a run as a page, or for another program
+    Report(report::Arguments),
+    /// List, find or remove the runs that were kept
+    Runs(runs::Arguments),
+    /// Show one finding in full: source, stacks, locks, what ran and what can run
+    Show(show::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +55,9 @@ fn main() -> ExitCode {
             Command::Cxx(arguments) => cc::run(cc::Language::Cxx, arguments.words),
             Command::Completions(arguments) => completions::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
+            Command::Report(arguments) => report::run(arguments),
+            Command::Runs(arguments) => runs::run(arguments),
+            Command::Show(arguments) => show::run(arguments),
         },
     };
     result.unwrap_or_else(|error| {
