@@ -1,6 +1,21 @@
 //! From a raw trace to a model: all reorderings of the trace that its synchronisation allows.
 #![forbid(unsafe_code)]
 
+pub mod brute_force;
+pub mod bug;
+pub mod checker;
+pub mod condition;
+pub mod lifetime;
+pub mod location;
+pub mod model;
+pub mod random_trace;
+pub mod script;
+pub mod state;
+pub mod step;
 pub mod witness;
 
+pub use checker::{Refusal, check_witness};
+pub use model::Model;
+pub use state::State;
+pub use step::{Readiness, Step};
 pub use witness::{Bug, Meaning, Witness};

@@ -1,0 +1,107 @@
+//! Lifetimes of allocated blocks: which allocation an access belongs to.
+//!
+//! An allocator hands the same bytes out again and again, and does so under locks of its own
+//! that no trace shows. Without care, accesses to the old and to the new block would look like
+//! races. So two accesses conflict only within one lifetime; a block is used only after it was
+//! allocated; and its bytes are allocated again only after it was freed.
+//!
+//! An access to bytes that were freed and not yet allocated again belongs to the block that was
+//! there: this is how use after free and double free are seen. In a trace whose accesses are not
+//! in their true order, an access may be given to the lifetime before its own.
+
+use std::collections::BTreeMap;
+
+use norns_trace::{EventIndex, Op, Trace};
+
+use crate::location::{Touch, TouchKind};
+
+#[derive(Clone, Debug, Default)]
+pub struct Lifetimes {
+    /// For every event the allocation of the block that it touches; empty when the trace
+    /// allocates nothing.
+    blocks: Vec<Option<EventIndex>>,
+    /// For every allocation the events that freed what was there before.
+    reuses: Vec<(EventIndex, EventIndex)>,
+}
+
+struct Block {
+    end: u64,
+    allocation: EventIndex,
+    freed: Option<EventIndex>,
+}
+
+impl Lifetimes {
+    pub fn of(trace: &Trace) -> Lifetimes {
+        let mut lifetimes = Lifetimes::default();
+        if !trace
+            .events
+            .iter()
+            .any(|event| matches!(event.op, Op::Allocate(_)))
+        {
+            return lifetimes;
+        }
+        lifetimes.blocks = vec![None; trace.events.len()];
+        let mut blocks: BTreeMap<u64, Block> = BTreeMap::new();
+        for (i, event) in trace.events.iter().enumerate() {
+            let Some(touch) = Touch::of(event.op) else {
+                continue;
+            };
+            let here = EventIndex::from_index(i);
+            let (start, end) = (
+                touch.access.address,
+                touch.access.address + u64::from(touch.access.size),
+            );
+            if touch.kind == TouchKind::Allocate {
+                let mut gone = Vec::new();
+                for (&old, block) in blocks.range(..end).rev() {
+                    if block.end <= start {
+                        break;
+                    }
+                    lifetimes
+                        .reuses
+                        .extend(block.freed.map(|freed| (here, freed)));
+                    gone.push(old);
+                }
+                for old in gone {
+                    blocks.remove(&old);
+                }
+                blocks.insert(
+                    start,
+                    Block {
+                        end,
+                        allocation: here,
+                        freed: None,
+                    },
+                );
+                lifetimes.blocks[i] = Some(here);
+            } else if let Some((_, block)) = blocks.range_mut(..=start).next_back()
+                && start < block.end
+            {
+                lifetimes.blocks[i] = Some(block.allocation);
+                if touch.kind == TouchKind::Free && block.freed.is_none() {
+                    block.freed = Some(here);
+                }
+            }
+        }
+        lifetimes
+    }
+
+    /// The allocation of the block that the event touches; `None` for static memory and the like.
+    pub fn block(&self, event: EventIndex) -> Option<EventIndex> {
+        self.blocks.get(event.index()).copied().flatten()
+    }
+
+    /// `(later, earlier)`: orders between threads that every schedule keeps.
+    pub(crate) fn orders(&self, trace: &Trace) -> Vec<(EventIndex, EventIndex)> {
+        let uses = self.blocks.iter().enumerate().filter_map(|(i, block)| {
+            let event = EventIndex::from_index(i);
+            block
+                .filter(|&allocation| allocation != event)
+                .map(|allocation| (event, allocation))
+        });
+        let thread = |event: EventIndex| trace.events[event.index()].thread;
+        uses.chain(self.reuses.iter().copied())
+            .filter(|&(later, earlier)| thread(later) != thread(earlier))
+            .collect()
+    }
+}

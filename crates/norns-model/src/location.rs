@@ -1,0 +1,220 @@
+//! Locations: the maximal runs of bytes that a trace always accesses together.
+//!
+//! Carril (2017), section 5.2.2 calls them memory intervals and builds them by merging and
+//! splitting neighbours (Figure 5.4). Here the first and one-past-last addresses of all accesses
+//! are sorted once; between two neighbouring boundaries lies one location. That gives the same
+//! partition, byte-exact: where a boundary lies, some access begins or ends, so the bytes on its
+//! two sides are not always accessed together.
+//!
+//! Runs between boundaries that nothing accesses are locations too; they have no accesses and do
+//! no harm.
+
+use std::ops::Range;
+
+use norns_trace::{Access, AtomicKind, Event, EventIndex, Op, ThreadId, Trace};
+
+/// An index into the sorted runs of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LocationId(pub u32);
+
+/// How an event touches memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    pub access: Access,
+    pub reads: bool,
+    pub writes: bool,
+    pub kind: TouchKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TouchKind {
+    Plain,
+    Atomic,
+    Free,
+    /// Gives the block new contents, but is no access that could race.
+    Allocate,
+}
+
+impl Touch {
+    pub fn of(op: Op) -> Option<Touch> {
+        let touch = |access, reads, writes, kind| {
+            Some(Touch {
+                access,
+                reads,
+                writes,
+                kind,
+            })
+        };
+        match op {
+            Op::Read(access) => touch(access, true, false, TouchKind::Plain),
+            Op::Write(access) => touch(access, false, true, TouchKind::Plain),
+            Op::Free(access) => touch(access, false, true, TouchKind::Free),
+            Op::Allocate(access) => touch(access, false, true, TouchKind::Allocate),
+            Op::Atomic {
+                address,
+                size,
+                kind,
+                ..
+            } => {
+                let access = Access {
+                    address,
+                    size: u32::from(size),
+                };
+                let (reads, writes) = match kind {
+                    AtomicKind::Load | AtomicKind::FailedExchange => (true, false),
+                    AtomicKind::Store => (false, true),
+                    AtomicKind::ReadModifyWrite => (true, true),
+                };
+                touch(access, reads, writes, TouchKind::Atomic)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether two accesses of different threads would race if nothing kept them apart.
+    pub fn conflicts(self, other: Touch) -> bool {
+        (self.writes || other.writes)
+            && self.kind != TouchKind::Allocate
+            && other.kind != TouchKind::Allocate
+            && !(self.kind == TouchKind::Atomic && other.kind == TouchKind::Atomic)
+            && self.access.overlaps(other.access)
+    }
+}
+
+/// Which threads access a location, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Use {
+    first: Option<ThreadId>,
+    shared: bool,
+    written: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Locations {
+    /// Sorted, no two equal. Location `i` is the bytes from `boundaries[i]` to
+    /// `boundaries[i + 1]`.
+    boundaries: Vec<u64>,
+    uses: Vec<Use>,
+    /// For every event its locations; an empty range for one that touches no memory.
+    ranges: Vec<(u32, u32)>,
+}
+
+impl Locations {
+    pub fn of(trace: &Trace) -> Locations {
+        let mut boundaries = Vec::new();
+        for event in &trace.events {
+            if let Some(touch) = Touch::of(event.op) {
+                boundaries.push(touch.access.address);
+                boundaries.push(end(touch.access));
+            }
+        }
+        boundaries.sort_unstable();
+        boundaries.dedup();
+        let mut uses = vec![Use::default(); boundaries.len().saturating_sub(1)];
+        let index = |address: u64| {
+            boundaries
+                .binary_search(&address)
+                .expect("every end of an access is a boundary") as u32
+        };
+        let mut ranges = Vec::with_capacity(trace.events.len());
+        for event in &trace.events {
+            let Some(touch) = Touch::of(event.op) else {
+                ranges.push((0, 0));
+                continue;
+            };
+            let range = (index(touch.access.address), index(end(touch.access)));
+            for location in &mut uses[range.0 as usize..range.1 as usize] {
+                location.note(event, touch);
+            }
+            ranges.push(range);
+        }
+        Locations {
+            boundaries,
+            uses,
+            ranges,
+        }
+    }
+
+    /// The locations that an event touches: a run of neighbours.
+    pub fn of_event(&self, event: EventIndex) -> Range<u32> {
+        let (from, to) = self.ranges[event.index()];
+        from..to
+    }
+
+    pub fn len(&self) -> usize {
+        self.uses.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.uses.is_empty()
+    }
+
+    /// Accessed by more than one thread, and written by one of them at least: only here can a
+    /// race be, or a read see another write than it saw.
+    pub fn is_shared_and_written(&self, location: LocationId) -> bool {
+        let use_ = self.uses[location.0 as usize];
+        use_.shared && use_.written
+    }
+
+    /// The first byte and the number of bytes.
+    pub fn bytes(&self, location: LocationId) -> (u64, u64) {
+        let i = location.0 as usize;
+        (
+            self.boundaries[i],
+            self.boundaries[i + 1] - self.boundaries[i],
+        )
+    }
+}
+
+impl Use {
+    fn note(&mut self, event: &Event, touch: Touch) {
+        match self.first {
+            None => self.first = Some(event.thread),
+            Some(first) => self.shared |= first != event.thread,
+        }
+        self.written |= touch.writes;
+    }
+}
+
+fn end(access: Access) -> u64 {
+    access.address + u64::from(access.size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::trace;
+
+    /// Figure 5.5: what `t1` and `t2` touch at which address, and the locations of each access.
+    #[test]
+    fn the_example_of_figure_5_5() {
+        let trace = trace(
+            "T1: write 0+1, write 1+3, write 4+3
+             T2: write 2+2, read 4+1",
+        );
+        let locations = Locations::of(&trace);
+        let found: Vec<_> = (0..trace.events.len())
+            .map(|i| {
+                let range = locations.of_event(EventIndex::from_index(i));
+                range
+                    .map(|l| locations.bytes(LocationId(l)))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                vec![(0, 1)],
+                vec![(1, 1), (2, 2)],
+                vec![(4, 1), (5, 2)],
+                vec![(2, 2)],
+                vec![(4, 1)]
+            ]
+        );
+        let shared: Vec<_> = (0..locations.len() as u32)
+            .filter(|&l| locations.is_shared_and_written(LocationId(l)))
+            .map(|l| locations.bytes(LocationId(l)).0)
+            .collect();
+        assert_eq!(shared, [2, 4]);
+    }
+}

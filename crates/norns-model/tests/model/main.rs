@@ -1,0 +1,4 @@
+//! The model against its rules, its checker and itself.
+
+mod random;
+mod step_rules;
