@@ -208,6 +208,49 @@ fn the_list_has_a_line_a_finding_and_a_summary() {
 }
 
 #[test]
+fn the_published_schema_describes_what_is_printed() {
+    let step = norns_report::WitnessStep {
+        thread: "T0".into(),
+        op: "lock a".into(),
+        file: "bank.c".into(),
+        line: 6,
+    };
+    let mut findings = Vec::new();
+    for verdict in [
+        None,
+        Some(Verdict::NoBug),
+        Some(Verdict::TimedOut),
+        Some(Verdict::Infeasible("T0.1 did not lock a".into())),
+        Some(Verdict::Confirmed("cycle".into())),
+    ] {
+        let (finding, _) = inverted_locks();
+        findings.push(Finding {
+            verdict,
+            witness: Some(vec![step.clone()]),
+            ..finding
+        });
+    }
+    findings.push(lost_update().0);
+    let findings = Findings {
+        format: 1,
+        findings,
+        undecided: 0,
+        not_analysed: vec![],
+    };
+    let schema = include_str!("../../../docs/schema/findings.json");
+    let mut compiler = boon::Compiler::new();
+    compiler
+        .add_resource("findings.json", serde_json::from_str(schema).unwrap())
+        .unwrap();
+    let mut schemas = boon::Schemas::new();
+    let schema = compiler.compile("findings.json", &mut schemas).unwrap();
+    let mut printed = serde_json::to_value(&findings).unwrap();
+    schemas.validate(&printed, schema).unwrap();
+    printed["findings"][0]["kind"] = "nonsense".into();
+    assert!(schemas.validate(&printed, schema).is_err());
+}
+
+#[test]
 fn both_findings_as_a_page() {
     check(
         "report.html",
