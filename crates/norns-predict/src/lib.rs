@@ -3,3 +3,5 @@
 //! Every module is an engine or a stage; all of them take a trace and give witnesses, and
 //! nothing leaves this crate that `norns_model::check_witness` does not accept.
 #![forbid(unsafe_code)]
+
+pub mod linear;

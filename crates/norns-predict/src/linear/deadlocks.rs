@@ -1,0 +1,245 @@
+//! Deadlocks of locks: cycles of threads, each of which waits for a lock that the next one holds.
+//!
+//! Acquisitions fall into classes: same thread, lock, mode, place, and locks held. A cycle of
+//! classes of different threads whose held locks exclude each other nowhere is a pattern; gate
+//! locks and cycles within one thread are no patterns. For a pattern its instances are searched
+//! with one growing ideal: an acquisition that the ideal passes is replaced by the next of its
+//! class (SPDOffline, Tunç et al., PLDI 2023, there without modes). A pattern without an
+//! instance is tried with reversed critical sections, then left open.
+
+use norns_trace::{EventIndex, ObjectId, PlaceId, ThreadId};
+use rustc_hash::FxHashMap;
+
+use super::critical::LockSet;
+use super::{Linear, Options, Plan};
+
+/// A deadlock with the schedule that shows it.
+#[derive(Clone, Debug)]
+pub struct FoundDeadlock {
+    /// Each waits for a lock that the thread of the next one holds; the first is the smallest.
+    pub blocked: Vec<EventIndex>,
+    pub plan: Plan,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct DeadlockReport {
+    /// One for each cycle of threads, locks, held locks and places. Sorted.
+    pub deadlocks: Vec<FoundDeadlock>,
+    /// One instance of each pattern for which nothing was found. Sorted.
+    pub open: Vec<Vec<EventIndex>>,
+    /// The search for cycles ran out of steps: there may be more patterns.
+    pub cut: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ClassKey {
+    thread: ThreadId,
+    lock: ObjectId,
+    exclusive: bool,
+    place: PlaceId,
+    held: LockSet,
+}
+
+struct Class {
+    key: ClassKey,
+    /// In the order of the trace.
+    events: Vec<EventIndex>,
+}
+
+struct Search<'a, 'm> {
+    linear: &'a Linear<'m>,
+    classes: Vec<Class>,
+    /// For every lock the classes that hold it.
+    holding: FxHashMap<ObjectId, Vec<usize>>,
+    patterns: Vec<Vec<usize>>,
+    steps: usize,
+}
+
+impl Linear<'_> {
+    pub fn lock_deadlocks(&self, options: &Options) -> DeadlockReport {
+        let mut search = Search::new(self, options.cycle_steps);
+        for start in 0..search.classes.len() {
+            search.extend(&mut vec![start]);
+        }
+        let mut report = DeadlockReport {
+            cut: search.steps == 0,
+            ..DeadlockReport::default()
+        };
+        for pattern in &search.patterns {
+            let lists: Vec<&[EventIndex]> = pattern
+                .iter()
+                .map(|&class| search.classes[class].events.as_slice())
+                .collect();
+            let found = self
+                .instance_in_order(&lists)
+                .or_else(|| self.instance_reversed(&lists, options));
+            match found {
+                Some((blocked, plan)) => {
+                    report.deadlocks.push(FoundDeadlock {
+                        blocked: smallest_first(blocked),
+                        plan,
+                    });
+                }
+                None => {
+                    let example = lists.iter().map(|events| events[0]).collect();
+                    report.open.push(smallest_first(example));
+                }
+            }
+        }
+        report
+            .deadlocks
+            .sort_unstable_by(|one, other| one.blocked.cmp(&other.blocked));
+        report.open.sort_unstable();
+        report
+    }
+
+    fn instance_in_order(&self, lists: &[&[EventIndex]]) -> Option<(Vec<EventIndex>, Plan)> {
+        let mut next = vec![0; lists.len()];
+        let mut ideal = vec![0; self.model.threads.len()];
+        loop {
+            let mut events = Vec::with_capacity(lists.len());
+            for (list, next) in lists.iter().zip(&mut next) {
+                while self.is_inside(&ideal, *list.get(*next)?) {
+                    *next += 1;
+                }
+                events.push(list[*next]);
+            }
+            for &event in &events {
+                self.clocks.approach(self.model, &mut ideal, event);
+            }
+            let targets: Vec<_> = events.iter().map(|&event| self.target(event)).collect();
+            if self.keep_order(&mut ideal, &targets).is_ok() {
+                return Some((
+                    events,
+                    Plan {
+                        ideal: ideal.into(),
+                        reordering: None,
+                    },
+                ));
+            }
+            if !events.iter().any(|&event| self.is_inside(&ideal, event)) {
+                // A limit of the trace: no larger ideal is within it.
+                return None;
+            }
+        }
+    }
+
+    /// Tries each acquisition of the first class with the nearest ones of the others.
+    fn instance_reversed(
+        &self,
+        lists: &[&[EventIndex]],
+        options: &Options,
+    ) -> Option<(Vec<EventIndex>, Plan)> {
+        let tries = options.nearest.saturating_mul(64);
+        lists[0].iter().take(tries).find_map(|&first| {
+            // Bit i of the choice says on which side of the first event the i-th one is.
+            (0..1u32 << (lists.len() - 1).min(3)).find_map(|choice| {
+                let mut events = vec![first];
+                for (i, list) in lists[1..].iter().enumerate() {
+                    let after = list.partition_point(|&event| event < first);
+                    let at = if choice >> i & 1 == 0 {
+                        after
+                    } else {
+                        after.checked_sub(1)?
+                    };
+                    events.push(*list.get(at)?);
+                }
+                let plan = self.plan_with_reversal(&events, options)?;
+                Some((events, plan))
+            })
+        })
+    }
+
+    fn is_inside(&self, ideal: &[u32], event: EventIndex) -> bool {
+        let target = self.target(event);
+        target.position < ideal[target.thread]
+    }
+}
+
+impl<'a, 'm> Search<'a, 'm> {
+    fn new(linear: &'a Linear<'m>, steps: usize) -> Self {
+        let model = linear.model;
+        let mut ids: FxHashMap<ClassKey, usize> = FxHashMap::default();
+        let mut classes: Vec<Class> = Vec::new();
+        for section in linear.sections.all() {
+            let event = model.trace.events[section.acquired.index()];
+            let before = model.position[section.acquired.index()];
+            let held = linear.sections.held(model, event.thread, before);
+            let key = ClassKey {
+                thread: event.thread,
+                lock: section.lock,
+                exclusive: section.exclusive,
+                place: event.place,
+                held: linear.sections.lock_set(held),
+            };
+            if linear.sections.locks(key.held).is_empty() {
+                continue;
+            }
+            let id = *ids.entry(key).or_insert(classes.len());
+            if id == classes.len() {
+                classes.push(Class {
+                    key,
+                    events: Vec::new(),
+                });
+            }
+            classes[id].events.push(section.acquired);
+        }
+        let mut holding: FxHashMap<ObjectId, Vec<usize>> = FxHashMap::default();
+        for (i, class) in classes.iter().enumerate() {
+            for &(lock, _) in linear.sections.locks(class.key.held) {
+                holding.entry(lock).or_default().push(i);
+            }
+        }
+        Self {
+            linear,
+            classes,
+            holding,
+            patterns: Vec::new(),
+            steps,
+        }
+    }
+
+    /// Adds all patterns that begin with this path, whose first class is the smallest.
+    fn extend(&mut self, path: &mut Vec<usize>) {
+        let last = self.classes[path[path.len() - 1]].key;
+        let holders = self.holding.get(&last.lock).cloned().unwrap_or_default();
+        for next in holders {
+            if next < path[0] || self.steps == 0 {
+                continue;
+            }
+            self.steps -= 1;
+            let key = self.classes[next].key;
+            if !self.waits_for(&last, &key) {
+                continue;
+            }
+            if next == path[0] {
+                if path.len() > 1 {
+                    self.patterns.push(path.clone());
+                }
+                continue;
+            }
+            let fits = path.iter().all(|&other| {
+                let other = self.classes[other].key;
+                other.thread != key.thread && self.linear.sections.compatible(other.held, key.held)
+            });
+            if fits {
+                path.push(next);
+                self.extend(path);
+                path.pop();
+            }
+        }
+    }
+
+    fn waits_for(&self, waiting: &ClassKey, holder: &ClassKey) -> bool {
+        let locks = self.linear.sections.locks(holder.held);
+        locks
+            .iter()
+            .any(|&(lock, exclusive)| lock == waiting.lock && (exclusive || waiting.exclusive))
+    }
+}
+
+fn smallest_first(mut cycle: Vec<EventIndex>) -> Vec<EventIndex> {
+    let smallest = (0..cycle.len()).min_by_key(|&i| cycle[i]).unwrap_or(0);
+    cycle.rotate_left(smallest);
+    cycle
+}

@@ -1,0 +1,176 @@
+//! Ideals that the locks allow: the sync-preserving closure and a weaker one.
+//!
+//! An ideal is closed under what events need (`clocks.rs`). Locks add: of two sections of one lock
+//! that begin in the ideal, one must end in it. Two closures do that.
+//!
+//! `keep_order` keeps the order of all sections of a lock: the earlier one must end. The events of
+//! the result, in the order of the trace, are then a legal schedule, and the smallest such ideal
+//! is found (SyncP, Mathur et al., POPL 2021, and for deadlocks SPDOffline, Tunç et al., PLDI
+//! 2023). Only sections that are open at the edge of the ideal can break the rule, so a round costs
+//! one search per open section and thread, and the state is the ideal alone.
+//!
+//! `allow_reversal` lets the sections stay open that the targets stand in (all the others of their
+//! locks must end), in the spirit of OSR (Shi et al., ICSE 2024). Whether its result has a schedule
+//! is not said here: `reversal.rs` looks for one.
+
+use norns_trace::{EventIndex, ThreadId};
+
+use super::Linear;
+use super::critical::Section;
+
+/// A thread and how many of its events there may be at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub thread: usize,
+    pub position: u32,
+}
+
+/// The ideal cannot be closed without one of the targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed;
+
+impl Linear<'_> {
+    pub fn target(&self, event: EventIndex) -> Target {
+        Target {
+            thread: self.model.thread_of(event).index(),
+            position: self.model.position[event.index()],
+        }
+    }
+
+    /// Closes the ideal, or stops as soon as it holds a target: then every larger ideal does.
+    pub fn keep_order(&self, ideal: &mut [u32], targets: &[Target]) -> Result<(), Passed> {
+        loop {
+            self.inside(ideal, targets)?;
+            let mut changed = false;
+            for thread in 0..ideal.len() {
+                changed |= self.close_sections(ideal, thread);
+            }
+            if !changed {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The same for one that may reverse sections of the targets' threads; `Others` says what
+    /// happens to open sections of other threads that a later section of the lock follows.
+    pub fn allow_reversal(
+        &self,
+        ideal: &mut [u32],
+        targets: &[Target],
+        others: Others,
+    ) -> Result<(), Passed> {
+        loop {
+            self.inside(ideal, targets)?;
+            let mut changed = false;
+            for thread in 0..ideal.len() {
+                if targets.iter().any(|target| target.thread == thread) {
+                    changed |= self.close_rivals(ideal, thread);
+                } else if others == Others::KeepOrder {
+                    changed |= self.close_sections(ideal, thread);
+                } else {
+                    changed |= self.close_doubly_open(ideal, thread);
+                }
+            }
+            if !changed {
+                return Ok(());
+            }
+        }
+    }
+
+    fn inside(&self, ideal: &[u32], targets: &[Target]) -> Result<(), Passed> {
+        let passed = targets
+            .iter()
+            .any(|target| ideal[target.thread] > target.position)
+            || ideal
+                .iter()
+                .zip(&self.limits)
+                .any(|(have, limit)| have > limit);
+        if passed { Err(Passed) } else { Ok(()) }
+    }
+
+    /// Ends the open sections of the thread that a later one of the same lock follows.
+    fn close_sections(&self, ideal: &mut [u32], thread: usize) -> bool {
+        let mut changed = false;
+        while let Some(section) = self.open_sections(ideal, thread).find(|section| {
+            self.sections
+                .conflicting_later(self.model, ideal, section)
+                .is_some()
+        }) {
+            self.end_section(ideal, &section);
+            changed = true;
+        }
+        changed
+    }
+
+    /// Ends the open sections of other threads that are of a lock that this thread holds.
+    fn close_rivals(&self, ideal: &mut [u32], thread: usize) -> bool {
+        let mut changed = false;
+        for own in self.open_sections(ideal, thread) {
+            for other in (0..ideal.len()).filter(|&other| other != thread) {
+                while let Some(rival) = self
+                    .open_sections(ideal, other)
+                    .find(|rival| excludes(&own, rival))
+                {
+                    self.end_section(ideal, &rival);
+                    changed = true;
+                }
+            }
+            if changed {
+                break;
+            }
+        }
+        changed
+    }
+
+    /// Ends the open sections of this thread that another thread's open section later follows.
+    fn close_doubly_open(&self, ideal: &mut [u32], thread: usize) -> bool {
+        let mut changed = false;
+        while let Some(section) = self.open_sections(ideal, thread).find(|own| {
+            let mut rivals = (0..ideal.len())
+                .filter(|&other| other != thread)
+                .flat_map(|other| self.open_sections(ideal, other));
+            rivals.any(|rival| excludes(own, &rival) && rival.acquired > own.acquired)
+        }) {
+            self.end_section(ideal, &section);
+            changed = true;
+        }
+        changed
+    }
+
+    /// A section that never ends in the trace takes its thread past every limit.
+    fn end_section(&self, ideal: &mut [u32], section: &Section) {
+        match section.released {
+            Some(release) => self.clocks.include(self.model, ideal, release),
+            None => {
+                let thread = self.model.thread_of(section.acquired).index();
+                ideal[thread] = u32::MAX;
+            }
+        }
+    }
+}
+
+impl<'m> Linear<'m> {
+    /// What a thread holds at the edge of the ideal, the innermost first.
+    pub fn open_sections<'a>(
+        &'a self,
+        ideal: &[u32],
+        thread: usize,
+    ) -> impl Iterator<Item = Section> + use<'a, 'm> {
+        let id = ThreadId::from_index(thread);
+        let held = self.sections.held(self.model, id, ideal[thread]);
+        self.sections.chain(held)
+    }
+}
+
+/// What `allow_reversal` does with sections of threads that are no targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// They keep their order.
+    KeepOrder,
+    /// They may stay open although a later section of the lock follows, if that one ends.
+    MayWait,
+}
+
+fn excludes(one: &Section, other: &Section) -> bool {
+    one.lock == other.lock && (one.exclusive || other.exclusive)
+}

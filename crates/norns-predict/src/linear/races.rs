@@ -1,0 +1,367 @@
+//! All races of a trace: every access that races with an earlier one, and every pair of places.
+//!
+//! The accesses of a location fall into classes: same thread, same kind, same locks held, same
+//! allocated block. For two classes that can race, the accesses of the second are taken in order,
+//! and with each of them the first access of the first class that is not in the ideal of the pair.
+//! Ideals of later pairs hold those of earlier ones, so neither side ever goes back (SyncP, Mathur
+//! et al., POPL 2021). The state is one ideal for each pair of classes of the one location at
+//! hand; RAPID's implementation of the idea keeps one cursor for each lock, thread, pair of
+//! threads and location of the trace at the same time.
+//!
+//! An access that stays without a race, and a pair of places too, is then tried with reversed
+//! critical sections, with the nearest earlier accesses of every class only. What is missed so is
+//! listed as open.
+
+use norns_model::location::{LocationId, Touch, TouchKind};
+use norns_trace::{EventIndex, PlaceId, ThreadId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::critical::LockSet;
+use super::{Linear, Options, Plan};
+
+/// One side of a race: a place in the program and what it does there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Side {
+    pub place: PlaceId,
+    pub writes: bool,
+    pub atomic: bool,
+    pub frees: bool,
+}
+
+/// A race with the schedule that shows it.
+#[derive(Clone, Debug)]
+pub struct FoundRace {
+    /// The smaller side first.
+    pub sides: (Side, Side),
+    pub first: EventIndex,
+    pub second: EventIndex,
+    pub plan: Plan,
+}
+
+/// Two sides that could race for all that is known here, and two accesses of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenRace {
+    pub sides: (Side, Side),
+    pub first: EventIndex,
+    pub second: EventIndex,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct RaceReport {
+    /// Every access that was found to race with an earlier one. Sorted.
+    pub racy: Vec<EventIndex>,
+    /// One race for every pair of sides. Sorted by sides.
+    pub races: Vec<FoundRace>,
+    /// Pairs of sides without a race, but not excluded by common locks or by what every schedule
+    /// keeps. Sorted by sides.
+    pub open: Vec<OpenRace>,
+    /// Accesses that may race with an earlier one, but were not found to. Sorted.
+    pub open_events: Vec<EventIndex>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ClassKey {
+    thread: ThreadId,
+    writes: bool,
+    atomic: bool,
+    locks: LockSet,
+    block: Option<EventIndex>,
+}
+
+struct Class {
+    key: ClassKey,
+    /// In the order of the trace.
+    events: Vec<EventIndex>,
+}
+
+/// How far the search has come for two classes.
+struct Cursor {
+    class: usize,
+    next: usize,
+    ideal: Vec<u32>,
+}
+
+struct Search<'a, 'm> {
+    linear: &'a Linear<'m>,
+    options: &'a Options,
+    racy: FxHashSet<EventIndex>,
+    open_events: FxHashSet<EventIndex>,
+    found: FxHashMap<(Side, Side), FoundRace>,
+    open: FxHashMap<(Side, Side), OpenRace>,
+}
+
+impl Linear<'_> {
+    pub fn races(&self, options: &Options) -> RaceReport {
+        let mut search = Search {
+            linear: self,
+            options,
+            racy: FxHashSet::default(),
+            open_events: FxHashSet::default(),
+            found: FxHashMap::default(),
+            open: FxHashMap::default(),
+        };
+        for location in self.accesses.locations() {
+            search.location(location);
+        }
+        search.report()
+    }
+}
+
+impl Search<'_, '_> {
+    fn report(self) -> RaceReport {
+        let mut races: Vec<FoundRace> = self.found.into_values().collect();
+        races.sort_unstable_by_key(|race| race.sides);
+        let found: FxHashSet<(Side, Side)> = races.iter().map(|race| race.sides).collect();
+        let mut open: Vec<OpenRace> = self
+            .open
+            .into_values()
+            .filter(|race| !found.contains(&race.sides))
+            .collect();
+        open.sort_unstable_by_key(|race| race.sides);
+        let mut open_events: Vec<EventIndex> =
+            self.open_events.difference(&self.racy).copied().collect();
+        open_events.sort_unstable();
+        let mut racy: Vec<EventIndex> = self.racy.into_iter().collect();
+        racy.sort_unstable();
+        RaceReport {
+            racy,
+            races,
+            open,
+            open_events,
+        }
+    }
+
+    fn location(&mut self, location: LocationId) {
+        let classes = self.classes(location);
+        for second in 0..classes.len() {
+            let rivals: Vec<usize> = (0..classes.len())
+                .filter(|&first| self.can_race(&classes[first].key, &classes[second].key))
+                .collect();
+            if rivals.is_empty() {
+                continue;
+            }
+            self.racy_accesses(&classes, second, &rivals);
+            for &first in &rivals {
+                self.racy_places(&classes[first], &classes[second]);
+            }
+            if self.options.nearest > 0 {
+                self.reversed(&classes, second, &rivals);
+            }
+        }
+    }
+
+    fn classes(&self, location: LocationId) -> Vec<Class> {
+        let model = self.linear.model;
+        let mut ids: FxHashMap<ClassKey, usize> = FxHashMap::default();
+        let mut classes: Vec<Class> = Vec::new();
+        for &event in self.linear.accesses.of_location(location) {
+            let touch = Touch::of(model.op(event)).expect("accesses touch memory");
+            if touch.kind == TouchKind::Allocate {
+                continue;
+            }
+            let thread = model.thread_of(event);
+            let held = self
+                .linear
+                .sections
+                .held(model, thread, model.position[event.index()]);
+            let key = ClassKey {
+                thread,
+                writes: touch.writes,
+                atomic: touch.kind == TouchKind::Atomic,
+                locks: self.linear.sections.lock_set(held),
+                block: model.lifetimes.block(event),
+            };
+            let id = *ids.entry(key).or_insert(classes.len());
+            if id == classes.len() {
+                classes.push(Class {
+                    key,
+                    events: Vec::new(),
+                });
+            }
+            classes[id].events.push(event);
+        }
+        classes
+    }
+
+    fn can_race(&self, one: &ClassKey, other: &ClassKey) -> bool {
+        one.thread != other.thread
+            && (one.writes || other.writes)
+            && !(one.atomic && other.atomic)
+            && one.block == other.block
+            && self.linear.sections.compatible(one.locks, other.locks)
+    }
+
+    /// For each access of the second class one race with an earlier access, in the order of the
+    /// trace.
+    fn racy_accesses(&mut self, classes: &[Class], second: usize, rivals: &[usize]) {
+        let mut cursors: Vec<Cursor> = rivals.iter().map(|&class| self.cursor(class)).collect();
+        for &event in &classes[second].events {
+            if self.racy.contains(&event) {
+                continue;
+            }
+            for i in 0..cursors.len() {
+                let events = &classes[cursors[i].class].events;
+                if let Some(first) = self.advance(&mut cursors[i], events, event) {
+                    self.note(first, event, &cursors[i].ideal);
+                    // The class that gave a race gives the next one too, most of the time.
+                    cursors.swap(0, i);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn cursor(&self, class: usize) -> Cursor {
+        Cursor {
+            class,
+            next: 0,
+            ideal: vec![0; self.linear.model.threads.len()],
+        }
+    }
+
+    /// The first of the events that races with a later one, beyond what the cursor has seen.
+    fn advance(
+        &self,
+        cursor: &mut Cursor,
+        firsts: &[EventIndex],
+        second: EventIndex,
+    ) -> Option<EventIndex> {
+        let linear = self.linear;
+        let model = linear.model;
+        let mut approached = false;
+        loop {
+            let first = *firsts.get(cursor.next)?;
+            if first > second {
+                return None;
+            }
+            if !approached {
+                approached = true;
+                linear.clocks.approach(model, &mut cursor.ideal, second);
+            }
+            let target = linear.target(first);
+            if target.position < cursor.ideal[target.thread] {
+                cursor.next += 1;
+                continue;
+            }
+            linear.clocks.approach(model, &mut cursor.ideal, first);
+            let targets = [target, linear.target(second)];
+            if linear.keep_order(&mut cursor.ideal, &targets).is_ok() {
+                return Some(first);
+            }
+            if cursor.ideal[target.thread] <= target.position {
+                // A limit of the trace: no later ideal is within it.
+                cursor.next = firsts.len();
+            }
+        }
+    }
+
+    /// One race for each pair of places of the two classes.
+    fn racy_places(&mut self, first: &Class, second: &Class) {
+        let firsts = self.by_side(first);
+        let seconds = self.by_side(second);
+        let total = first.events.len() + second.events.len();
+        let mut left = self.options.pairs_per_access.saturating_mul(total);
+        for (one, first_events) in &firsts {
+            for (other, second_events) in &seconds {
+                let sides = ordered(*one, *other);
+                if self.found.contains_key(&sides) || left == 0 {
+                    continue;
+                }
+                let mut cursor = self.cursor(0);
+                for &event in second_events {
+                    if let Some(first) = self.advance(&mut cursor, first_events, event) {
+                        self.note(first, event, &cursor.ideal);
+                        break;
+                    }
+                }
+                left = left.saturating_sub(first_events.len() + second_events.len());
+            }
+        }
+    }
+
+    fn by_side(&self, class: &Class) -> Vec<(Side, Vec<EventIndex>)> {
+        let mut sides: Vec<(Side, EventIndex)> = class
+            .events
+            .iter()
+            .map(|&event| (self.side(event), event))
+            .collect();
+        sides.sort_unstable();
+        let groups = sides.chunk_by(|one, other| one.0 == other.0);
+        groups
+            .map(|group| (group[0].0, group.iter().map(|entry| entry.1).collect()))
+            .collect()
+    }
+
+    /// Tries what has no race yet with reversed critical sections.
+    fn reversed(&mut self, classes: &[Class], second: usize, rivals: &[usize]) {
+        let linear = self.linear;
+        for &event in &classes[second].events {
+            let mut known = vec![0; linear.model.threads.len()];
+            linear.clocks.approach(linear.model, &mut known, event);
+            for &rival in rivals {
+                let firsts = &classes[rival].events;
+                let earlier = firsts.partition_point(|&first| first < event);
+                let nearest = firsts[..earlier].iter().rev().take(self.options.nearest);
+                for &first in nearest {
+                    let target = linear.target(first);
+                    if target.position < known[target.thread] {
+                        break;
+                    }
+                    let sides = ordered(self.side(first), self.side(event));
+                    if self.racy.contains(&event) && self.found.contains_key(&sides) {
+                        continue;
+                    }
+                    match linear.plan_with_reversal(&[first, event], self.options) {
+                        Some(plan) => self.note_plan(first, event, plan),
+                        None => {
+                            let open = OpenRace {
+                                sides,
+                                first,
+                                second: event,
+                            };
+                            self.open.entry(sides).or_insert(open);
+                            self.open_events.insert(event);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, first: EventIndex, second: EventIndex, ideal: &[u32]) {
+        self.note_plan(
+            first,
+            second,
+            Plan {
+                ideal: ideal.into(),
+                reordering: None,
+            },
+        );
+    }
+
+    fn note_plan(&mut self, first: EventIndex, second: EventIndex, plan: Plan) {
+        self.racy.insert(second);
+        let sides = ordered(self.side(first), self.side(second));
+        self.found.entry(sides).or_insert(FoundRace {
+            sides,
+            first,
+            second,
+            plan,
+        });
+    }
+
+    fn side(&self, event: EventIndex) -> Side {
+        let event = self.linear.model.trace.events[event.index()];
+        let touch = Touch::of(event.op).expect("accesses touch memory");
+        Side {
+            place: event.place,
+            writes: touch.writes,
+            atomic: touch.kind == TouchKind::Atomic,
+            frees: touch.kind == TouchKind::Free,
+        }
+    }
+}
+
+fn ordered(one: Side, other: Side) -> (Side, Side) {
+    (one.min(other), one.max(other))
+}

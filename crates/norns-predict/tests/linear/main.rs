@@ -1,0 +1,3 @@
+//! The near-linear stage against brute force and the independent checker.
+
+mod against_brute_force;
