@@ -1,0 +1,35 @@
+//! The functions of the C library that the runtime stands in for.
+
+mod mutex;
+mod threads;
+
+use core::ffi::c_int;
+
+use crate::operation::{Operation, Turn};
+use crate::wire::Code;
+
+/// What a lock function returned, as an event: 0 and `EOWNERDEAD` mean that it is ours now.
+fn locked(result: c_int, yes: Code, no: Code) -> Code {
+    const EOWNERDEAD: c_int = 130;
+    if result == 0 || result == EOWNERDEAD {
+        yes
+    } else {
+        no
+    }
+}
+
+/// An operation that takes something and may fail.
+#[inline(always)]
+fn acquire(
+    operation: Operation,
+    failed: Code,
+    gives_up_with: c_int,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let result = match operation.before() {
+        Turn::Go => real(),
+        Turn::GiveUp => gives_up_with,
+    };
+    operation.after(locked(result, operation.code, failed));
+    result
+}

@@ -1,0 +1,49 @@
+//! The library that is linked into the program, or preloaded: records, replays, detects.
+//!
+//! It implements the interface that gcc and clang instrument code for with `-fsanitize=thread`
+//! and interposes the synchronisation functions of the C library. Rules for all code here:
+//!
+//! - nothing in a hook allocates, or calls what this library interposes;
+//! - a program must behave as without us: where we cannot go on, we stop recording, not the program;
+//! - `mode` decides once a run what the hooks do; `operation` is the seam between the interposed
+//!   functions and the modes.
+//!
+//! x86-64 Linux with glibc only.
+#![cfg_attr(not(test), no_std)]
+// Loops of ours must not become calls of `memset` and `memcpy`: this library interposes them.
+#![no_builtins]
+#![allow(dead_code)]
+
+mod hooks;
+mod interpose;
+mod lock;
+mod mode;
+mod operation;
+mod real;
+mod record;
+mod sys;
+mod thread;
+mod tls;
+#[allow(dead_code)]
+#[path = "../../norns-trace/src/wire.rs"]
+mod wire;
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    sys::fatal(
+        b"norns: the runtime found itself in a state that it does not know; please report this\n",
+    )
+}
+
+// The prebuilt `core` names the personality of unwinding Rust code. Nothing here unwinds, and the
+// symbol must not be seen by a program that has its own.
+#[cfg(not(test))]
+core::arch::global_asm!(
+    ".text",
+    ".globl rust_eh_personality",
+    ".hidden rust_eh_personality",
+    ".type rust_eh_personality, @function",
+    "rust_eh_personality:",
+    "ud2",
+);

@@ -1,0 +1,102 @@
+//! What this run of the program is for, and when that is decided.
+//!
+//! The environment decides (`NORNS_MODE`), read once by the constructor of the library. Before
+//! that the mode is off: the program's libraries may already run, `environ` may not exist yet.
+//! A program run without Norns pays one load and one branch a hook.
+
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicU8, Ordering};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    Off = 0,
+    Record = 1,
+    Replay = 2,
+    Detect = 3,
+    ReplayDetect = 4,
+}
+
+static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
+
+#[inline(always)]
+pub fn mode() -> Mode {
+    match MODE.load(Ordering::Relaxed) {
+        1 => Mode::Record,
+        2 => Mode::Replay,
+        3 => Mode::Detect,
+        4 => Mode::ReplayDetect,
+        _ => Mode::Off,
+    }
+}
+
+#[inline(always)]
+pub fn is_off() -> bool {
+    MODE.load(Ordering::Relaxed) == Mode::Off as u8
+}
+
+pub fn set(mode: Mode) {
+    MODE.store(mode as u8, Ordering::Relaxed);
+}
+
+/// The bytes of a C string. (`CStr` would call `strlen`, which this library interposes.)
+///
+/// # Safety
+/// `from` ends with a zero byte and lives as long as the result is used.
+pub unsafe fn text<'a>(from: *const u8) -> &'a [u8] {
+    let mut length = 0;
+    // SAFETY: the caller's word: the zero byte is not passed.
+    while unsafe { *from.add(length) } != 0 {
+        length += 1;
+    }
+    // SAFETY: as above.
+    unsafe { core::slice::from_raw_parts(from, length) }
+}
+
+/// The value of a variable of the environment that the program was started with.
+///
+/// # Safety
+/// `environment` is null or an array of C strings that ends with a null pointer.
+pub unsafe fn variable<'a>(environment: *const *const c_char, name: &[u8]) -> Option<&'a [u8]> {
+    if environment.is_null() {
+        return None;
+    }
+    let mut at = environment;
+    loop {
+        // SAFETY: the array ends with a null pointer, where this loop ends too.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: entries before the null pointer are C strings.
+        let text = unsafe { text(entry.cast()) };
+        if let Some(rest) = text.strip_prefix(name)
+            && let Some(value) = rest.strip_prefix(b"=")
+        {
+            return Some(value);
+        }
+        // SAFETY: as above; the null pointer is not reached yet.
+        at = unsafe { at.add(1) };
+    }
+}
+
+/// The constructor of the library: the C library calls it with the arguments of `main`.
+unsafe extern "C" fn construct(
+    _count: c_int,
+    _arguments: *const *const c_char,
+    environment: *const *const c_char,
+) {
+    // SAFETY: what the C library hands to constructors is the array that `variable` wants.
+    let wanted = unsafe { variable(environment, b"NORNS_MODE") };
+    match wanted {
+        // SAFETY: as above.
+        Some(b"record") => unsafe { crate::record::begin(environment) },
+        _ => {}
+    }
+}
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
+    construct;

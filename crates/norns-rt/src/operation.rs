@@ -1,0 +1,90 @@
+//! The seam between the interposed functions and the modes.
+//!
+//! Every synchronisation operation calls `before` with what it is about to do and `after` with
+//! what it did. Both are given a wire code, so that a failed attempt is `after` with the failed
+//! code. A mode may make the thread wait in `before`, or tell it to give up there.
+
+use crate::mode::{Mode, mode};
+use crate::record;
+use crate::wire::Code;
+
+/// What a thread may do now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Do it for real.
+    Go,
+    /// A try or timed operation fails, without trying.
+    GiveUp,
+}
+
+#[derive(Clone, Copy)]
+pub struct Operation {
+    /// What is attempted: never one of the failed codes.
+    pub code: Code,
+    /// `wire::object`, or what else the code's detail is.
+    pub detail: u8,
+    /// The address of the object, or the number of the other thread.
+    pub object: usize,
+    pub pc: usize,
+    /// Count of a barrier, value of a semaphore, size of a block.
+    pub value: u64,
+    /// A try or timed operation: `GiveUp` is possible.
+    pub may_fail: bool,
+}
+
+impl Operation {
+    pub fn new(code: Code, detail: u8, object: usize, pc: usize) -> Self {
+        Operation {
+            code,
+            detail,
+            object,
+            pc,
+            value: 0,
+            may_fail: false,
+        }
+    }
+
+    pub fn with_value(self, value: u64) -> Self {
+        Operation { value, ..self }
+    }
+
+    pub fn that_may_fail(self) -> Self {
+        Operation {
+            may_fail: true,
+            ..self
+        }
+    }
+
+    /// Others can go on because of this operation: it is in effect from before the real call.
+    #[inline(always)]
+    pub fn releases(&self) -> bool {
+        matches!(
+            self.code,
+            Code::Unlock
+                | Code::Signal
+                | Code::Broadcast
+                | Code::SemPost
+                | Code::BarrierEnter
+                | Code::Fork
+                | Code::OnceEnd
+                | Code::Destroy
+                | Code::Free
+        )
+    }
+
+    #[inline(always)]
+    pub fn before(&self) -> Turn {
+        if mode() == Mode::Record && self.releases() {
+            record::operation(self.code, self);
+        }
+        Turn::Go
+    }
+
+    /// `happened` is `code`, or its failed form.
+    #[inline(always)]
+    pub fn after(&self, happened: Code) {
+        if mode() == Mode::Record && !self.releases() {
+            record::operation(happened, self);
+        }
+    }
+}

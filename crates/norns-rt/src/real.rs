@@ -1,0 +1,106 @@
+//! The functions that the runtime interposes, as the program would have found them without us.
+//!
+//! Looked up on first use: constructors of other libraries may run before ours. The lookup of
+//! condition variables names the version, since an unversioned one may find the old interface.
+
+use core::ffi::{c_char, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::sys;
+
+/// Finds the next definition of `name` (with its zero byte) behind this library and keeps it.
+#[cold]
+pub fn find(name: &str, version: Option<&str>, kept: &AtomicUsize) -> usize {
+    let symbol = name.as_ptr().cast::<c_char>();
+    let mut address: *mut c_void = core::ptr::null_mut();
+    // SAFETY: both strings end with a zero byte; every caller writes them with `concat!`.
+    unsafe {
+        if let Some(version) = version {
+            address = sys::dlvsym(sys::RTLD_NEXT, symbol, version.as_ptr().cast());
+        }
+        if address.is_null() {
+            address = sys::dlsym(sys::RTLD_NEXT, symbol);
+        }
+    }
+    if address.is_null() {
+        sys::write(2, b"norns: the C library has no function ");
+        sys::write(2, name.as_bytes().strip_suffix(b"\0").unwrap_or_default());
+        sys::fatal(b"\n");
+    }
+    kept.store(address as usize, Ordering::Release);
+    address as usize
+}
+
+/// Declares functions of this name that call the real ones.
+#[macro_export]
+macro_rules! real {
+    ($($(#[version = $version:literal])? fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {$(
+        #[inline(always)]
+        #[allow(clippy::missing_safety_doc, clippy::too_many_arguments)]
+        pub unsafe fn $name($($argument: $type),*) $(-> $result)? {
+            use core::sync::atomic::{AtomicUsize, Ordering};
+            static ADDRESS: AtomicUsize = AtomicUsize::new(0);
+            let mut address = ADDRESS.load(Ordering::Acquire);
+            if address == 0 {
+                #[allow(unused_mut, unused_assignments)]
+                let mut version = None;
+                $(version = Some(concat!($version, "\0"));)?
+                address = $crate::real::find(concat!(stringify!($name), "\0"), version, &ADDRESS);
+            }
+            // SAFETY: the C library documents this signature for the symbol.
+            let function: unsafe extern "C-unwind" fn($($type),*) $(-> $result)? =
+                unsafe { core::mem::transmute(address) };
+            // SAFETY: the caller's word, as for the function itself.
+            unsafe { function($($argument),*) }
+        }
+    )*};
+}
+
+/// Defines functions that take the place of the C library's. Each gets the address that it
+/// returns to as one more argument, read by a stub: `|pc|`.
+#[macro_export]
+macro_rules! interpose {
+    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? |$pc:ident| $body:block)*) => {$(
+        const _: () = {
+            #[allow(unused_variables)]
+            unsafe extern "C-unwind" fn implementation($($argument: $type,)* $pc: usize) $(-> $result)? {
+                #[allow(unused_unsafe)]
+                // SAFETY: the caller's word, as for the function that this one stands for.
+                unsafe { $body }
+            }
+
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[unsafe(naked)]
+            unsafe extern "C-unwind" fn $name($($argument: $type),*) $(-> $result)? {
+                core::arch::naked_asm!(
+                    concat!("mov ", $crate::register_behind!($($argument)*), ", qword ptr [rsp]"),
+                    "jmp {implementation}",
+                    implementation = sym implementation,
+                )
+            }
+        };
+    )*};
+}
+
+/// The register of the argument behind so many others.
+#[macro_export]
+macro_rules! register_behind {
+    () => {
+        "rdi"
+    };
+    ($a:ident) => {
+        "rsi"
+    };
+    ($a:ident $b:ident) => {
+        "rdx"
+    };
+    ($a:ident $b:ident $c:ident) => {
+        "rcx"
+    };
+    ($a:ident $b:ident $c:ident $d:ident) => {
+        "r8"
+    };
+    ($a:ident $b:ident $c:ident $d:ident $e:ident) => {
+        "r9"
+    };
+}

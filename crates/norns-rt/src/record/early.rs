@@ -1,0 +1,121 @@
+//! What happened before the first thread was created and matters afterwards: semaphores and
+//! barriers that exist, with their values, and locks that are held.
+
+use core::ffi::{c_int, c_void};
+
+use crate::lock::Lock;
+use crate::operation::Operation;
+use crate::real;
+use crate::thread::Thread;
+use crate::wire::{Code, object};
+
+real! {
+    fn sem_getvalue(semaphore: *mut c_void, value: *mut c_int) -> c_int;
+}
+
+const ROOM: usize = 4096;
+
+struct Table {
+    kept: [Option<Operation>; ROOM],
+    /// No entry at or behind this position.
+    length: usize,
+    /// Could not be kept.
+    lost: u64,
+}
+
+static TABLE: Lock<Table> = Lock::new(Table {
+    kept: [None; ROOM],
+    length: 0,
+    lost: 0,
+});
+
+impl Table {
+    fn add(&mut self, operation: Operation) {
+        if let Some(free) = self.kept[..self.length]
+            .iter_mut()
+            .rev()
+            .find(|kept| kept.is_none())
+        {
+            *free = Some(operation);
+        } else if self.length < ROOM {
+            self.kept[self.length] = Some(operation);
+            self.length += 1;
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    /// Forgets the newest one that fits.
+    fn remove(&mut self, fits: impl Fn(&Operation) -> bool) {
+        let found = self.kept[..self.length]
+            .iter()
+            .rposition(|kept| kept.as_ref().is_some_and(&fits));
+        if let Some(position) = found {
+            self.kept[position] = None;
+            if position + 1 == self.length {
+                self.length = position;
+            }
+        }
+    }
+}
+
+/// An operation that is in effect now.
+pub fn note(code: Code, operation: &Operation) {
+    let same = |kept: &Operation| kept.object == operation.object;
+    match code {
+        Code::Lock | Code::ReadLock => TABLE.with(|table| {
+            table.add(Operation { code, ..*operation });
+        }),
+        Code::Unlock => {
+            TABLE.with(|table| table.remove(|kept| same(kept) && kept.code != Code::Init));
+        }
+        Code::Init => {
+            let kind = operation.detail & !object::SHARED;
+            TABLE.with(|table| {
+                table.remove(|kept| same(kept) && kept.code == Code::Init);
+                if kind == object::SEMAPHORE || kind == object::BARRIER {
+                    table.add(*operation);
+                }
+            });
+        }
+        Code::Destroy => TABLE.with(|table| table.remove(same)),
+        _ => {}
+    }
+}
+
+/// Logs what is kept, now that the first thread is about to be created.
+pub fn write(main: &mut Thread) {
+    let mut index = 0;
+    while let Some(kept) = TABLE.with(|table| {
+        while index < table.length && table.kept[index].is_none() {
+            index += 1;
+        }
+        table.kept[..table.length].get(index).copied().flatten()
+    }) {
+        index += 1;
+        let mut value = kept.value;
+        if kept.detail & !object::SHARED == object::SEMAPHORE {
+            let mut now = 0;
+            // SAFETY: the semaphore was made and not destroyed.
+            unsafe { sem_getvalue(kept.object as *mut c_void, &mut now) };
+            value = now as u32 as u64;
+        }
+        main.log(kept.code, kept.detail, kept.pc, kept.object, [value, 0]);
+    }
+    forget();
+}
+
+pub fn forget() {
+    TABLE.force(|table| {
+        while table.length > 0 {
+            table.length -= 1;
+            table.kept[table.length] = None;
+        }
+        table.lost = 0;
+    });
+}
+
+/// How much could not be kept.
+pub fn lost() -> u64 {
+    TABLE.with(|table| table.lost)
+}

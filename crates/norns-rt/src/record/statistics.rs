@@ -1,0 +1,164 @@
+//! What was counted, and where the program's code was loaded: chunks of their own in the file.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::{early, file, stream, tail};
+use crate::lock::Lock;
+use crate::sys;
+use crate::thread::Thread;
+use crate::wire::{self, CHUNK_HEADER, ChunkHeader, ChunkKind};
+
+/// Counters of threads that ended, or that have handed in theirs.
+struct Counter(&'static str, AtomicU64);
+
+impl Counter {
+    const fn new(name: &'static str) -> Self {
+        Counter(name, AtomicU64::new(0))
+    }
+
+    pub fn add(&self, count: u64) {
+        self.1.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+static LOGGED: Counter = Counter::new("accesses-logged");
+static COVERED: Counter = Counter::new("accesses-covered-in-segment");
+static BEFORE: Counter = Counter::new("accesses-before-first-thread");
+static LOST: Counter = Counter::new("events-lost");
+static THREADS: Counter = Counter::new("threads-ended");
+static ALL: [&Counter; 5] = [&LOGGED, &COVERED, &BEFORE, &LOST, &THREADS];
+
+/// An access before the first thread exists. Only one thread can be here, so no atomic addition.
+#[inline(always)]
+pub fn count_before() {
+    let count = BEFORE.1.load(Ordering::Relaxed);
+    BEFORE.1.store(count + 1, Ordering::Relaxed);
+}
+
+/// Takes over the counters of a thread and sets them to zero.
+pub fn add(thread: &mut Thread) {
+    LOGGED.add(thread.logged);
+    COVERED.add(thread.covered.iter().sum());
+    LOST.add(thread.lost);
+    THREADS.add(1);
+    thread.logged = 0;
+    thread.covered = [0; 10];
+    thread.lost = 0;
+}
+
+pub fn forget() {
+    for counter in ALL {
+        counter.1.store(0, Ordering::Relaxed);
+    }
+    BUFFER.force(|buffer| buffer.maps = 0);
+}
+
+const ROOM: usize = 256 * 1024;
+
+/// Where chunks are put together that are not of one thread.
+struct Buffer {
+    /// Chunks of maps so far.
+    maps: u32,
+    bytes: [u8; ROOM],
+}
+
+static BUFFER: Lock<Buffer> = Lock::new(Buffer {
+    maps: 0,
+    bytes: [0; ROOM],
+});
+
+impl Buffer {
+    fn append(&mut self, kind: ChunkKind, process: u32, index: u32, length: usize) {
+        let header = ChunkHeader {
+            kind,
+            process,
+            thread: 0,
+            index,
+            length: length as u32,
+            first_sequence: 0,
+            checksum: wire::checksum(&self.bytes[CHUNK_HEADER..CHUNK_HEADER + length]),
+        };
+        for (to, from) in self.bytes.iter_mut().zip(header.encode()) {
+            *to = from;
+        }
+        file::append(&self.bytes[..CHUNK_HEADER + length]);
+    }
+}
+
+/// Where code is loaded now.
+pub fn write_maps() {
+    if stream::stopped() {
+        return;
+    }
+    let process = tail::process();
+    BUFFER.with(|buffer| {
+        const O_RDONLY_CLOEXEC: usize = 0o2000000;
+        let maps = sys::open(b"/proc/self/maps\0", O_RDONLY_CLOEXEC);
+        if maps < 0 {
+            return;
+        }
+        let mut length = 0;
+        loop {
+            let result = sys::read(maps, &mut buffer.bytes[CHUNK_HEADER + length..]);
+            if result <= 0 {
+                break;
+            }
+            length += result as usize;
+        }
+        sys::close(maps);
+        let index = buffer.maps;
+        buffer.maps += 1;
+        buffer.append(ChunkKind::Maps, process, index, length);
+    });
+}
+
+pub fn write() {
+    if stream::stopped() {
+        return;
+    }
+    let process = tail::process();
+    let early_lost = early::lost();
+    BUFFER.with(|buffer| {
+        let mut text = Text {
+            bytes: &mut buffer.bytes[CHUNK_HEADER..],
+            length: 0,
+        };
+        for counter in ALL {
+            text.line(counter.0, counter.1.load(Ordering::Relaxed));
+        }
+        text.line("sequence-numbers", stream::sequence_so_far());
+        text.line("early-objects-lost", early_lost);
+        let length = text.length;
+        buffer.append(ChunkKind::Statistics, process, 0, length);
+    });
+}
+
+struct Text<'a> {
+    bytes: &'a mut [u8],
+    length: usize,
+}
+
+impl Text<'_> {
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.length) {
+            *place = byte;
+            self.length += 1;
+        }
+    }
+
+    fn line(&mut self, name: &str, value: u64) {
+        for byte in name.bytes() {
+            self.push(byte);
+        }
+        self.push(b' ');
+        let mut power = 1;
+        while value / power >= 10 {
+            power *= 10;
+        }
+        while power > 0 {
+            self.push(b'0' + (value / power % 10) as u8);
+            power /= 10;
+        }
+        self.push(b'\n');
+    }
+}

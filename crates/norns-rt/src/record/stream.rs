@@ -1,0 +1,405 @@
+//! The stream of one thread: appending events, handing full chunks to the file.
+//!
+//! Every event is complete in the mapped tail before its length counts, so a process killed at
+//! any instruction leaves whole events. Nothing here allocates; a hook that finds room makes no
+//! system call.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+
+use super::pending::Event;
+use super::{file, tail};
+use crate::sys;
+use crate::thread::{MAX_DEPTH, NOWHERE, Thread};
+use crate::wire::{self, ChunkHeader, ChunkKind, Code, MAX_EVENT};
+
+/// On a cache line of its own: every synchronisation operation of every thread writes it.
+#[repr(align(128))]
+struct Sequence(AtomicU64);
+
+static SEQUENCE: Sequence = Sequence(AtomicU64::new(0));
+
+/// The file could not be written: from then on events are counted and dropped.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+#[inline(always)]
+fn next_sequence() -> u64 {
+    SEQUENCE.0.fetch_add(1, Ordering::SeqCst) + 1
+}
+
+pub fn sequence_so_far() -> u64 {
+    SEQUENCE.0.load(Ordering::Relaxed)
+}
+
+pub fn stopped() -> bool {
+    STOPPED.load(Ordering::Relaxed)
+}
+
+/// The child process after a fork is another recording.
+pub fn forget() {
+    SEQUENCE.0.store(0, Ordering::Relaxed);
+}
+
+impl Thread {
+    #[inline(always)]
+    fn enter_recorder(&mut self) {
+        // Volatile: a signal handler on this thread reads it.
+        // SAFETY: a field of ours.
+        unsafe { (&raw mut self.busy).write_volatile(1) };
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    fn leave_recorder(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: a field of ours.
+        unsafe { (&raw mut self.busy).write_volatile(0) };
+        compiler_fence(Ordering::SeqCst);
+        if !self.pending.is_empty() {
+            self.drain();
+        }
+    }
+
+    #[inline(always)]
+    pub fn in_recorder(&self) -> bool {
+        // SAFETY: a field of ours.
+        unsafe { (&raw const self.busy).read_volatile() != 0 }
+    }
+
+    /// One access that the filter did not cover.
+    #[inline(always)]
+    pub fn log_access(&mut self, code: Code, size: u8, pc: usize, address: usize) {
+        self.enter_recorder();
+        self.logged += 1;
+        if self.ready() {
+            self.put(code, size, pc, address, None, &[]);
+        }
+        self.leave_recorder();
+    }
+
+    /// One event of any other kind. Takes the sequence number of an ordered one.
+    #[inline(never)]
+    pub fn log(&mut self, code: Code, detail: u8, pc: usize, address: usize, operands: [u64; 2]) {
+        if code.ordered() {
+            self.filter.next_segment();
+        }
+        self.log_within_segment(code, detail, pc, address, operands);
+    }
+
+    /// For allocations, which are ordered but are no synchronisation.
+    pub fn log_within_segment(
+        &mut self,
+        code: Code,
+        detail: u8,
+        pc: usize,
+        address: usize,
+        operands: [u64; 2],
+    ) {
+        if self.in_recorder() {
+            let sequence = if code.ordered() { next_sequence() } else { 0 };
+            let event = Event {
+                code,
+                detail,
+                pc,
+                address,
+                operands,
+                sequence,
+            };
+            if !self.pending.push(event) {
+                self.lost += 1;
+            }
+            return;
+        }
+        self.enter_recorder();
+        if self.ready() {
+            let sequence = code.ordered().then(next_sequence);
+            self.put(
+                code,
+                detail,
+                pc,
+                address,
+                sequence,
+                &operands[..code.operands().min(2)],
+            );
+        }
+        self.leave_recorder();
+    }
+
+    /// An event with bytes, cut at what fits in one event.
+    pub fn log_bytes(&mut self, code: Code, pc: usize, address: usize, bytes: &[u8]) {
+        const MOST: usize = 1024;
+        if self.in_recorder() {
+            self.lost += 1;
+            return;
+        }
+        let bytes = &bytes[..bytes.len().min(MOST)];
+        self.enter_recorder();
+        if self.ready() && self.room_for(bytes.len()) {
+            // SAFETY: `ready` and `room_for` left this much room behind `position`.
+            let out = unsafe { &mut *self.position.cast::<[u8; MAX_EVENT]>() };
+            let (at, defined) = self.sites.put(out, pc as u64, code, 0, address as u64);
+            self.note(defined);
+            let mut at = wire::put_varint(out, at, bytes.len() as u64);
+            for byte in bytes {
+                // SAFETY: as above; `at` grows to at most MAX_EVENT and the length of `bytes`.
+                unsafe { self.position.add(at).write(*byte) };
+                at += 1;
+            }
+            self.commit(at);
+        }
+        self.leave_recorder();
+    }
+
+    /// Brings the calls in the trace up to date and makes room for one more event. False when
+    /// the event must be dropped.
+    #[inline(always)]
+    fn ready(&mut self) -> bool {
+        let stack = &self.stack;
+        if (stack.depth != stack.logged || stack.common != stack.logged) && !self.log_calls() {
+            return false;
+        }
+        self.position <= self.limit || self.flush_or_drop()
+    }
+
+    fn room_for(&mut self, length: usize) -> bool {
+        // SAFETY: `limit` lies `MAX_EVENT` before the end of the payload, and the test only
+        // compares addresses.
+        if self.position.wrapping_add(length) <= self.limit {
+            return true;
+        }
+        self.flush_or_drop() && self.position.wrapping_add(length) <= self.limit
+    }
+
+    #[inline(always)]
+    fn put(
+        &mut self,
+        code: Code,
+        detail: u8,
+        pc: usize,
+        address: usize,
+        sequence: Option<u64>,
+        operands: &[u64],
+    ) {
+        // SAFETY: `ready` found `position` at most at `limit`, `MAX_EVENT` bytes before the end.
+        let out = unsafe { &mut *self.position.cast::<[u8; MAX_EVENT]>() };
+        let (mut at, defined) = self.sites.put(out, pc as u64, code, detail, address as u64);
+        if let Some(sequence) = sequence {
+            at = wire::put_varint(out, at, sequence - self.sequence);
+            self.sequence = sequence;
+        }
+        for operand in operands {
+            at = wire::put_varint(out, at, *operand);
+        }
+        self.note(defined);
+        self.commit(at);
+    }
+
+    #[inline(always)]
+    fn note(&mut self, defined: Option<u16>) {
+        if let Some(slot) = defined {
+            if let Some(entry) = self.defined.get_mut(self.defined_count) {
+                *entry = slot;
+            }
+            self.defined_count += 1;
+        }
+    }
+
+    /// The event behind `position` is complete.
+    #[inline(always)]
+    fn commit(&mut self, length: usize) {
+        compiler_fence(Ordering::Release);
+        self.position = self.position.wrapping_add(length);
+        let used = self.position as usize - self.slot as usize - wire::tail::PAGE;
+        // SAFETY: `slot` is this thread's header in the tail; the field is aligned.
+        unsafe {
+            self.slot
+                .add(wire::tail::USED)
+                .cast::<u32>()
+                .write_volatile(used as u32)
+        };
+    }
+
+    /// Writes the calls that were left and entered since the last event. False when the event
+    /// they belong to must be dropped.
+    #[cold]
+    fn log_calls(&mut self) -> bool {
+        let common = self.stack.common.min(MAX_DEPTH);
+        let logged = self.stack.logged.min(MAX_DEPTH);
+        let depth = self.stack.depth.min(MAX_DEPTH);
+        if logged > common {
+            if self.position > self.limit && !self.flush_or_drop() {
+                return false;
+            }
+            self.put(Code::Leave, 0, 0, logged - common, None, &[]);
+        }
+        for index in common..depth {
+            if self.position > self.limit && !self.flush_or_drop() {
+                // What is written so far stands.
+                self.stack.logged = index;
+                self.stack.common = index;
+                return false;
+            }
+            let pc = self.stack.frames[index].pc;
+            self.put(Code::Enter, 0, pc, 0, None, &[]);
+        }
+        self.stack.logged = self.stack.depth;
+        self.stack.common = self.stack.depth;
+        true
+    }
+
+    /// Events of signal handlers that interrupted the recorder.
+    #[cold]
+    fn drain(&mut self) {
+        let signals = sys::block_signals();
+        let mut index = 0;
+        while let Some(event) = self.pending.get(index) {
+            index += 1;
+            if self.position > self.limit && !self.flush_or_drop() {
+                continue;
+            }
+            let sequence = if !event.code.ordered() {
+                None
+            } else if event.sequence > self.sequence {
+                Some(event.sequence)
+            } else {
+                Some(next_sequence())
+            };
+            let operands = &event.operands[..event.code.operands().min(2)];
+            self.put(
+                event.code,
+                event.detail,
+                event.pc,
+                event.address,
+                sequence,
+                operands,
+            );
+        }
+        self.pending.clear();
+        sys::restore_signals(signals);
+    }
+
+    #[cold]
+    fn flush_or_drop(&mut self) -> bool {
+        if self.slot.is_null() && !self.begin_stream() {
+            self.lost += 1;
+            return false;
+        }
+        if self.position <= self.limit {
+            return true;
+        }
+        let flushed = self.flush();
+        if !flushed {
+            self.lost += 1;
+        }
+        flushed
+    }
+
+    /// Hands what is in the tail to the file and begins a new chunk. False when that failed;
+    /// then the tail stays as it is.
+    pub fn flush(&mut self) -> bool {
+        if stopped() || self.slot.is_null() {
+            return false;
+        }
+        let used = self.position as usize - self.slot as usize - wire::tail::PAGE;
+        if used == 0 {
+            return true;
+        }
+        let signals = sys::block_signals();
+        let header = tail::Header(self.slot);
+        // SAFETY: header page and payload are mapped and this thread's own.
+        let bytes = unsafe {
+            let payload = self.slot.add(wire::tail::PAGE);
+            let chunk = ChunkHeader {
+                kind: ChunkKind::Events,
+                process: header.get(wire::tail::PROCESS),
+                thread: header.get(wire::tail::THREAD),
+                index: header.get(wire::tail::INDEX),
+                length: used as u32,
+                first_sequence: header.first_sequence(),
+                checksum: wire::checksum(core::slice::from_raw_parts(payload, used)),
+            };
+            let before = payload.sub(wire::CHUNK_HEADER);
+            before
+                .cast::<[u8; wire::CHUNK_HEADER]>()
+                .write(chunk.encode());
+            core::slice::from_raw_parts(before, wire::CHUNK_HEADER + used)
+        };
+        let written = file::append(bytes);
+        if written {
+            header.next_chunk(self.sequence);
+            self.start_chunk();
+        } else {
+            STOPPED.store(true, Ordering::Relaxed);
+            tail::note_trouble();
+        }
+        sys::restore_signals(signals);
+        written
+    }
+
+    /// The thread left the recorder by `longjmp` or cancellation out of a signal handler: what
+    /// was half written does not count, but the table of sites may be ahead of the stream.
+    pub fn recover(&mut self) {
+        if self.in_recorder() {
+            self.flush();
+            self.leave_recorder();
+        }
+    }
+
+    /// Gets a slot of the tail file, or plain memory.
+    fn begin_stream(&mut self) -> bool {
+        if stopped() {
+            return false;
+        }
+        let slot = tail::claim(self.number);
+        if slot.is_null() {
+            return false;
+        }
+        tail::Header(slot).set_first_sequence(self.sequence);
+        self.slot = slot;
+        self.start_chunk();
+        true
+    }
+
+    /// Every chunk can be decoded alone, so its table of sites starts empty. (The calls do not
+    /// start anew: a reader carries them along.)
+    fn start_chunk(&mut self) {
+        self.forget_sites();
+        let capacity = tail::Header(self.slot).get(wire::tail::CAPACITY) as usize;
+        self.position = self.slot.wrapping_add(wire::tail::PAGE);
+        self.limit = self.position.wrapping_add(capacity - MAX_EVENT);
+    }
+
+    fn forget_sites(&mut self) {
+        if self.defined_count <= self.defined.len() {
+            for slot in &self.defined[..self.defined_count] {
+                self.sites.forget(*slot);
+            }
+        } else {
+            self.sites.clear();
+        }
+        self.defined_count = 0;
+    }
+
+    /// The last chunk of a thread that ends.
+    pub fn end_stream(&mut self) {
+        if !self.slot.is_null() && self.flush() {
+            tail::release(self.slot);
+        }
+        self.forget_stream();
+    }
+
+    /// Leaves the stream where it is; the next event would begin another.
+    pub fn forget_stream(&mut self) {
+        self.forget_sites();
+        self.slot = core::ptr::null_mut();
+        self.position = NOWHERE;
+        self.limit = core::ptr::null_mut();
+        self.sequence = 0;
+        self.pending.clear();
+        self.busy = 0;
+        self.stack.logged = 0;
+        self.stack.common = 0;
+        self.covered = [0; 10];
+        self.logged = 0;
+        self.lost = 0;
+    }
+}
