@@ -14,6 +14,7 @@
 #![no_builtins]
 #![allow(dead_code)]
 
+mod detect;
 mod hooks;
 mod interpose;
 mod lock;
