@@ -14,6 +14,7 @@
 #![no_builtins]
 #![allow(dead_code)]
 
+mod control;
 mod detect;
 mod hooks;
 mod interpose;
@@ -22,6 +23,9 @@ mod mode;
 mod operation;
 mod real;
 mod record;
+#[allow(dead_code)]
+#[path = "../../norns-trace/src/schedule.rs"]
+mod schedule;
 mod sys;
 mod thread;
 mod tls;

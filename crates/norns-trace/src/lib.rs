@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod event;
+pub mod schedule;
 pub mod std_format;
 pub mod trace;
 pub mod wire;
