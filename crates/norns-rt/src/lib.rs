@@ -14,8 +14,6 @@
 #![no_builtins]
 #![allow(dead_code)]
 
-mod control;
-mod detect;
 mod hooks;
 mod interpose;
 mod lock;
@@ -23,9 +21,6 @@ mod mode;
 mod operation;
 mod real;
 mod record;
-#[allow(dead_code)]
-#[path = "../../norns-trace/src/schedule.rs"]
-mod schedule;
 mod sys;
 mod thread;
 mod tls;

@@ -108,8 +108,6 @@ pub struct Thread {
     pub argument: *mut c_void,
     /// How often the destructor of the thread-specific key has run.
     pub destructor_rounds: u32,
-    /// What replay and detection know of this thread; null in record mode.
-    pub control: *mut crate::control::thread::ControlThread,
     next_free: *mut Thread,
 
     pub stack: Stack,
@@ -162,7 +160,6 @@ pub fn allocate() -> *mut Thread {
     thread.lost = 0;
     thread.pending.clear();
     thread.children = 0;
-    thread.control = null_mut();
     thread.destructor_rounds = 0;
     thread.stack.depth = 0;
     thread.stack.logged = 0;

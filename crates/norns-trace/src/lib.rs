@@ -1,15 +1,29 @@
 //! Traces: the events of one run, as values, as a file and as text.
 //!
-//! `event` has the event types that every analysis uses, `trace` a whole run in memory.
+//! `event` has the event types that every analysis uses, `trace` a whole run in memory, `item`
+//! the same as a stream. `container`, `encoding`, `reader` are the file, `wire`, `raw_file`, `raw` what
+//! the runtime records and how a file is made of it, `text` and `std_format` the text forms.
 #![forbid(unsafe_code)]
 
+pub mod container;
+pub mod encoding;
+pub mod error;
 pub mod event;
-pub mod schedule;
+pub mod item;
+mod raw;
+mod raw_file;
+pub mod reader;
+pub mod std_export;
 pub mod std_format;
+pub mod symbolise;
+pub mod text;
 pub mod trace;
 pub mod wire;
 
+pub use error::{Error, Warning};
 pub use event::{
     Access, AtomicKind, Event, EventIndex, MemoryOrder, ObjectId, Op, PlaceId, ThreadId,
 };
+pub use item::{AccessValue, Info, Item, info};
+pub use reader::{Reader, Recording, create_raw, finish, read, read_recording, write};
 pub use trace::{Object, ObjectKind, Place, SourcePlace, Symbol, Thread, Trace};

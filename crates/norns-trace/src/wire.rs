@@ -348,6 +348,22 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// Goes on where another decoder of the same payload stood, with the table as that left it.
+    pub fn resume(bytes: &'a [u8], at: usize, sequence: u64, sites: &'a mut Sites) -> Self {
+        Decoder {
+            bytes,
+            at,
+            sequence,
+            sites,
+            failed: false,
+        }
+    }
+
+    /// The sequence number of the last ordered event.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// How much of the payload has been decoded.
     pub fn offset(&self) -> usize {
         self.at

@@ -12,6 +12,7 @@ mod report;
 mod runs;
 mod runtime_library;
 mod show;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,8 @@ enum Command {
     Runs(runs::Arguments),
     /// Show one finding in full: source, stacks, locks, what ran and what can run
     Show(show::Arguments),
+    /// Print, import, export or count the events of a trace
+    Trace(trace::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
             Command::Report(arguments) => report::run(arguments),
             Command::Runs(arguments) => runs::run(arguments),
             Command::Show(arguments) => show::run(arguments),
+            Command::Trace(arguments) => trace::run(arguments),
         },
     };
     result.unwrap_or_else(|error| {

@@ -1,6 +1,6 @@
 //! Where the runtime library is, and what the wrapper keeps on disk to link it with gcc.
 //!
-//! The library stands beside the `norns` executable. `NORNS_RT` names another one.
+//! The library stands beside the `norns` executable. `NORNS_RUNTIME` names another one.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,9 +15,9 @@ const NAME: &str = "libnorns_rt.so";
 
 /// The runtime library's absolute path.
 pub fn find() -> anyhow::Result<PathBuf> {
-    if let Some(path) = env::var_os("NORNS_RT").filter(|path| !path.is_empty()) {
+    if let Some(path) = env::var_os("NORNS_RUNTIME").filter(|path| !path.is_empty()) {
         return fs::canonicalize(&path)
-            .with_context(|| format!("cannot find the runtime {} (NORNS_RT)", path.display()));
+            .with_context(|| format!("cannot find the runtime {} (NORNS_RUNTIME)", path.display()));
     }
     let own = env::current_exe().context("cannot find the norns executable")?;
     let own = fs::canonicalize(&own).unwrap_or(own);

@@ -7,8 +7,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::acquire;
-use crate::control;
-use crate::mode::{Mode, is_controlled, mode};
+use crate::mode::{Mode, mode};
 use crate::operation::Operation;
 use crate::record::{self, handles};
 use crate::thread::{self, Routine, Thread};
@@ -47,64 +46,6 @@ unsafe extern "C-unwind" fn trampoline(block: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Where every thread begins in replay and detect mode.
-unsafe extern "C-unwind" fn controlled_trampoline(block: *mut c_void) -> *mut c_void {
-    // SAFETY: `create_controlled` handed the block over to this thread.
-    let thread = unsafe { &mut *block.cast::<Thread>() };
-    let (routine, argument) = (thread.routine, thread.argument);
-    control::threads::started(thread);
-    match routine {
-        // SAFETY: what the program gave to `pthread_create`.
-        Some(routine) => unsafe { routine(argument) },
-        None => core::ptr::null_mut(),
-    }
-}
-
-/// Creates a thread in replay and detect mode.
-///
-/// # Safety
-/// As `pthread_create`.
-unsafe fn create_controlled(
-    handle: *mut usize,
-    attributes: *const c_void,
-    routine: Routine,
-    argument: *mut c_void,
-    pc: usize,
-) -> c_int {
-    let block = thread::allocate();
-    if block.is_null() {
-        // SAFETY: the caller's word.
-        return unsafe { real_call::pthread_create(handle, attributes, routine, argument) };
-    }
-    // SAFETY: `allocate` gave the block to us.
-    let child = unsafe { &mut *block };
-    child.number = thread::next_number();
-    child.routine = Some(routine);
-    child.argument = argument;
-    let mut detached = 0;
-    if !attributes.is_null() {
-        // SAFETY: the caller's word.
-        unsafe { real_call::pthread_attr_getdetachstate(attributes, &mut detached) };
-    }
-    let result = control::threads::create(child, detached != 0, pc, || {
-        // SAFETY: the caller's word; the block is the new thread's from here on.
-        let result = unsafe {
-            real_call::pthread_create(handle, attributes, controlled_trampoline, block.cast())
-        };
-        if result == 0 {
-            // SAFETY: `pthread_create` succeeded, so it stored the handle.
-            Ok(unsafe { *handle })
-        } else {
-            Err(result)
-        }
-    });
-    if result != 0 {
-        // SAFETY: no thread has got the block.
-        unsafe { thread::release(block) };
-    }
-    result
-}
-
 /// Creates a thread that is recorded.
 ///
 /// # Safety
@@ -118,9 +59,6 @@ pub unsafe fn create(
 ) -> c_int {
     // SAFETY: the caller's word.
     let plain = || unsafe { real_call::pthread_create(handle, attributes, routine, argument) };
-    if is_controlled() {
-        return unsafe { create_controlled(handle, attributes, routine, argument, pc) };
-    }
     if mode() != Mode::Record {
         return plain();
     }
@@ -172,16 +110,6 @@ unsafe fn join(
     may_fail: Option<c_int>,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
-    if is_controlled() {
-        if !control::threads::may_join(handle, may_fail.is_some(), pc) {
-            return may_fail.unwrap_or(0);
-        }
-        let result = real();
-        if result == 0 {
-            control::threads::joined(handle);
-        }
-        return result;
-    }
     if mode() == Mode::Off {
         return real();
     }
@@ -223,10 +151,7 @@ interpose! {
     }
 
     fn pthread_detach(handle: usize) -> c_int |pc| {
-        if is_controlled() {
-            control::threads::detached(handle);
-        }
-        let number = if mode() != Mode::Record { None } else { handles::number(handle) };
+        let number = if mode() == Mode::Off { None } else { handles::number(handle) };
         let result = real_call::pthread_detach(handle);
         if result == 0 && let Some(number) = number {
             Operation::new(Code::Detach, 0, number as usize, pc).after(Code::Detach);

@@ -1,0 +1,143 @@
+//! What stops the reading or writing of a trace, and what only makes it shorter.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::item::Invalid;
+
+#[derive(Debug, Error)]
+pub enum Error {
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("{path} is not a trace file", path = path.display())]
+    NotATrace { path: PathBuf },
+    #[error(
+        "{path} has version {found} of the trace format; this norns reads version {known}\n help: record it again, or use the norns that recorded it",
+        path = path.display(), known = crate::container::VERSION
+    )]
+    Version { path: PathBuf, found: u32 },
+    #[error("cannot write item {number} of a trace: {source}")]
+    Item { number: u64, source: Invalid },
+    #[error("{path}:{line}: {problem}", path = path.display())]
+    Text {
+        path: PathBuf,
+        line: u64,
+        problem: String,
+    },
+}
+
+/// Something that makes a trace less than it could be; reading goes on, or ends early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// The file ends before the end mark.
+    Cut { events: u64 },
+    /// A chunk is damaged; the trace ends before it.
+    DamagedChunk {
+        number: u64,
+        offset: u64,
+        problem: String,
+        events: u64,
+    },
+    /// A chunk of a raw recording is damaged or missing; the events after it are left out.
+    DamagedRecording {
+        process: u32,
+        thread: u32,
+        chunk: u32,
+        problem: String,
+    },
+    /// Bytes of a raw recording that belong to no chunk.
+    Skipped { offset: u64, bytes: u64 },
+    /// The recorder itself says that events are missing.
+    Lost {
+        thread: String,
+        events: u64,
+        why: &'static str,
+    },
+    /// The events of the threads do not fit together from here on, since some are missing.
+    Inconsistent { events: u64, problem: String },
+    /// The runtime wrote nothing.
+    NothingRecorded,
+    /// The file holds more than one process; only one is shown.
+    OtherProcesses { shown: u32, others: Vec<u32> },
+    /// No debug information, or none that could be read.
+    NoDebugInformation { path: String, problem: String },
+    /// The file has changed since the recording: its lines may be wrong.
+    Rebuilt { path: String },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::Cut { events } => {
+                write!(
+                    f,
+                    "the trace is cut: it has no end mark; {events} events could be read"
+                )
+            }
+            Warning::DamagedChunk {
+                number,
+                offset,
+                problem,
+                events,
+            } => write!(
+                f,
+                "chunk {number} (at byte {offset}) is damaged: {problem}; the trace ends before it, after {events} events"
+            ),
+            Warning::DamagedRecording {
+                process,
+                thread,
+                chunk,
+                problem,
+            } => write!(
+                f,
+                "chunk {chunk} of thread {thread} (process {process}) is damaged: {problem}; what happened after it is left out"
+            ),
+            Warning::Skipped { offset, bytes } => {
+                write!(
+                    f,
+                    "{bytes} bytes at {offset} belong to no chunk and are left out"
+                )
+            }
+            Warning::Lost {
+                thread,
+                events,
+                why,
+            } => {
+                write!(f, "{events} events of {thread} are missing: {why}")
+            }
+            Warning::Inconsistent { events, problem } => write!(
+                f,
+                "the recording is incomplete: {problem}; the trace ends there, after {events} events"
+            ),
+            Warning::NothingRecorded => {
+                write!(
+                    f,
+                    "nothing was recorded: the program started no thread, or could not be observed"
+                )
+            }
+            Warning::OtherProcesses { shown, others } => write!(
+                f,
+                "the recording holds {} processes; process {shown} is shown, not {}",
+                others.len() + 1,
+                others
+                    .iter()
+                    .map(u32::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+            Warning::NoDebugInformation { path, problem } => {
+                write!(f, "no source lines for {}: {problem}", path.escape_debug())
+            }
+            Warning::Rebuilt { path } => write!(
+                f,
+                "{} has changed since the recording: source lines may be wrong",
+                path.escape_debug()
+            ),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Opening a trace file of either state, and reading it as a stream or as a whole.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::container::{
+    FILE_HEADER, FileState, Items, MAGIC, VERSION, WriteError, Writer, read_up_to,
+};
+use crate::error::{Error, Warning};
+use crate::item::{Collector, Info, Item, items};
+use crate::raw::RawItems;
+use crate::trace::Trace;
+
+/// A trace file as a stream of items. Memory does not grow with the number of events.
+pub struct Reader {
+    path: PathBuf,
+    source: Source,
+    warnings: Vec<Warning>,
+}
+
+enum Source {
+    Finished(Items<BufReader<File>>),
+    Raw(Box<RawItems>),
+}
+
+impl Reader {
+    pub fn open(path: &Path) -> Result<Reader, Error> {
+        let failed = |source| Error::Read {
+            path: path.into(),
+            source,
+        };
+        let mut file = File::open(path).map_err(failed)?;
+        let mut header = [0; FILE_HEADER];
+        let length = read_up_to(&mut file, &mut header).map_err(failed)?;
+        if length < 12 || header[..8] != MAGIC {
+            return Err(Error::NotATrace { path: path.into() });
+        }
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|index| header[at + index]));
+        if word(8) != VERSION {
+            return Err(Error::Version {
+                path: path.into(),
+                found: word(8),
+            });
+        }
+        let source = match word(12) {
+            0 if length == FILE_HEADER => Source::Raw(Box::new(RawItems::open(path, file)?)),
+            1 => Source::Finished(Items::new(BufReader::new(file), FileState::Finished)),
+            // Cut inside the header: an empty trace.
+            _ if length < FILE_HEADER => {
+                Source::Finished(Items::new(BufReader::new(file), FileState::Finished))
+            }
+            _ => return Err(Error::NotATrace { path: path.into() }),
+        };
+        Ok(Reader {
+            path: path.into(),
+            source,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// Whether the file is a raw recording, which `finish` has not been called for.
+    pub fn is_raw(&self) -> bool {
+        matches!(self.source, Source::Raw(_))
+    }
+
+    /// The next item, or `None` at the end of the trace.
+    #[allow(clippy::should_implement_trait)] // It can fail, and the end is not an error.
+    pub fn next(&mut self) -> Result<Option<Item>, Error> {
+        match &mut self.source {
+            Source::Finished(items) => {
+                let item = items.next();
+                self.warnings.append(&mut items.take_warnings());
+                item.map_err(|source| Error::Read {
+                    path: self.path.clone(),
+                    source,
+                })
+            }
+            Source::Raw(items) => {
+                let item = items.next();
+                self.warnings.append(&mut items.take_warnings());
+                item
+            }
+        }
+    }
+
+    /// What was noticed so far; complete when `next` has said that the trace is at its end.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    pub fn into_warnings(self) -> Vec<Warning> {
+        self.warnings
+    }
+}
+
+/// A trace and what is known about its run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    pub trace: Trace,
+    pub info: Vec<Info>,
+}
+
+impl Recording {
+    /// The values of the last info with this key.
+    pub fn info(&self, key: &str) -> Option<&[String]> {
+        let info = self.info.iter().rev().find(|info| info.key == key)?;
+        Some(&info.values)
+    }
+}
+
+/// A whole trace in memory, for the analyses.
+pub fn read(path: &Path) -> Result<(Trace, Vec<Warning>), Error> {
+    let (recording, warnings) = read_recording(path)?;
+    Ok((recording.trace, warnings))
+}
+
+pub fn read_recording(path: &Path) -> Result<(Recording, Vec<Warning>), Error> {
+    let mut reader = Reader::open(path)?;
+    let mut collector = Collector::default();
+    while let Some(item) = reader.next()? {
+        collector.push(item);
+    }
+    let (trace, info) = collector.finish();
+    Ok((Recording { trace, info }, reader.into_warnings()))
+}
+
+/// Writes a whole trace.
+pub fn write(path: &Path, trace: &Trace) -> Result<(), Error> {
+    write_items(path, FileState::Finished, |writer| {
+        items(trace).try_for_each(|item| writer.push(&item))
+    })
+}
+
+/// Begins a raw recording: the header and what is known before the run. The runtime appends to it.
+pub fn create_raw(path: &Path, info: &[Info]) -> Result<(), Error> {
+    write_items(path, FileState::Raw, |writer| {
+        info.iter()
+            .try_for_each(|info| writer.push(&Item::Info(info.clone())))
+    })
+}
+
+/// Makes a raw recording and its tail a finished trace, in place. A finished one stays as it is.
+/// When this fails (the disk is full) the recording is still there.
+pub fn finish(path: &Path) -> Result<Vec<Warning>, Error> {
+    let mut reader = Reader::open(path)?;
+    if !reader.is_raw() {
+        return Ok(Vec::new());
+    }
+    let draft = with_suffix(path, ".part");
+    let mut failed = None;
+    let written = write_items(&draft, FileState::Finished, |writer| {
+        loop {
+            match reader.next() {
+                Ok(Some(item)) => writer.push(&item)?,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    failed = Some(error);
+                    return Ok(());
+                }
+            }
+        }
+    });
+    let placed = match failed {
+        Some(error) => Err(error),
+        None => written.and_then(|()| {
+            std::fs::rename(&draft, path).map_err(|source| Error::Write {
+                path: path.into(),
+                source,
+            })
+        }),
+    };
+    if let Err(error) = placed {
+        let _ = std::fs::remove_file(&draft);
+        return Err(error);
+    }
+    let _ = std::fs::remove_file(tail_path(path));
+    Ok(reader.into_warnings())
+}
+
+/// Where the runtime keeps what it has not appended yet.
+pub fn tail_path(path: &Path) -> PathBuf {
+    with_suffix(path, ".tail")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Writes a file with `Writer`; `fill` pushes its items.
+pub fn write_items(
+    path: &Path,
+    state: FileState,
+    fill: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<(), WriteError>,
+) -> Result<(), Error> {
+    let failed = |source: io::Error| Error::Write {
+        path: path.into(),
+        source,
+    };
+    let file = File::create(path).map_err(failed)?;
+    let mut writer = Writer::new(BufWriter::new(file), state).map_err(failed)?;
+    fill(&mut writer).map_err(|error| match error {
+        WriteError::Item(error) => error,
+        WriteError::Output(source) => failed(source),
+    })?;
+    let mut out = match state {
+        FileState::Raw => writer.finish_raw(),
+        FileState::Finished => writer.finish(),
+    }
+    .map_err(failed)?;
+    out.flush().map_err(failed)
+}

@@ -1,0 +1,153 @@
+//! Random traces: every operation, every kind of name. They need not make sense as runs.
+
+use norns_trace::item::{OBJECT_KINDS, OPERATIONS, ORDERS, Operands, Shape, operation};
+use norns_trace::trace::{Custom, Value};
+use norns_trace::{
+    Access, Event, EventIndex, Object, ObjectId, Place, PlaceId, SourcePlace, Symbol, Thread,
+    ThreadId, Trace,
+};
+
+/// splitmix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+
+    pub fn chance(&mut self, one_in: usize) -> bool {
+        self.below(one_in) == 0
+    }
+
+    /// Numbers of all magnitudes.
+    pub fn number(&mut self) -> u64 {
+        let bits = self.below(65) as u32;
+        self.next().checked_shr(64 - bits).unwrap_or(0)
+    }
+
+    fn name(&mut self) -> String {
+        const NAMES: [&str; 14] = [
+            "",
+            "m",
+            "T0.1.2",
+            "a b",
+            "\"quoted\\\"",
+            "#",
+            "#3",
+            "thread",
+            "norns-trace",
+            "Größe",
+            "\u{1b}[31mred",
+            "line\nbreak\ttab",
+            "std::map<int, std::string>::operator[](int const&)",
+            "\u{202e}\u{0}\u{ffff}",
+        ];
+        NAMES[self.below(NAMES.len())].to_owned()
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        (0..self.below(9)).map(|_| self.next() as u8).collect()
+    }
+}
+
+pub fn trace(seed: u64, events: usize) -> Trace {
+    let mut random = Random(seed);
+    let threads = 1 + random.below(5);
+    let objects = 1 + random.below(6);
+    let places = 1 + random.below(6);
+    let customs = 1 + random.below(3);
+    let mut trace = Trace {
+        accesses_ordered: random.chance(2),
+        ..Trace::default()
+    };
+    for number in 0..threads {
+        let parent =
+            (number > 0 && random.chance(2)).then(|| ThreadId(random.below(number) as u32));
+        trace.threads.push(Thread {
+            name: random.name(),
+            parent,
+        });
+    }
+    for _ in 0..objects {
+        trace.objects.push(Object {
+            kind: OBJECT_KINDS[random.below(OBJECT_KINDS.len())].1,
+            address: random.number(),
+            name: random.name(),
+        });
+    }
+    for _ in 0..places {
+        let frames = (0..random.below(4)).map(|_| SourcePlace {
+            function: random.name(),
+            file: random.name(),
+            line: random.number() as u32,
+            column: random.number() as u32,
+        });
+        trace.places.push(Place {
+            frames: frames.collect(),
+            pc: 0,
+        });
+        trace.places.last_mut().unwrap().pc = random.number();
+    }
+    let mut address = 0;
+    for _ in 0..random.below(4) {
+        let size = 1 + random.number() % 1000;
+        address += random.number() % (1 << 50);
+        trace.symbols.push(Symbol {
+            address,
+            size,
+            name: random.name(),
+        });
+        address += size;
+    }
+    for _ in 0..customs {
+        let fields = (0..random.below(3)).map(|_| random.name()).collect();
+        trace.customs.push(Custom {
+            name: random.name(),
+            fields,
+        });
+    }
+    for index in 0..events {
+        let number = random.below(OPERATIONS.len());
+        let object = ObjectId(random.below(objects) as u32);
+        let address = random.number().min(u64::MAX - u64::from(u32::MAX));
+        let order = ORDERS[random.below(ORDERS.len())].1;
+        let operands = match OPERATIONS[number].1 {
+            Shape::None => Operands::None,
+            Shape::Thread => Operands::Thread(ThreadId(random.below(threads) as u32)),
+            Shape::Object => Operands::Object(object),
+            Shape::Counted => Operands::Counted(object, random.number() as u32),
+            Shape::Memory => Operands::Memory(Access {
+                address,
+                size: (random.number() as u32).max(1),
+            }),
+            Shape::Atomic => Operands::Atomic {
+                address,
+                size: 1 << random.below(5),
+                order,
+            },
+            Shape::Order => Operands::Order(order),
+            Shape::Custom => Operands::Custom(random.below(customs) as u32),
+        };
+        trace.events.push(Event {
+            thread: ThreadId(random.below(threads) as u32),
+            place: PlaceId(random.below(places) as u32),
+            op: operation(number as u8, operands).unwrap(),
+        });
+        if random.chance(8) {
+            trace.values.push(Value {
+                event: EventIndex(index as u32),
+                read: random.bytes(),
+                written: random.bytes(),
+            });
+        }
+    }
+    trace
+}
