@@ -4,4 +4,5 @@
 //! nothing leaves this crate that `norns_model::check_witness` does not accept.
 #![forbid(unsafe_code)]
 
+pub mod generate;
 pub mod linear;

@@ -11,6 +11,7 @@ use norns_trace::{EventIndex, ObjectId, PlaceId, ThreadId};
 use rustc_hash::FxHashMap;
 
 use super::critical::LockSet;
+use super::ideal::{Passed, Target};
 use super::{Linear, Options, Plan};
 
 /// A deadlock with the schedule that shows it.
@@ -27,6 +28,8 @@ pub struct DeadlockReport {
     pub deadlocks: Vec<FoundDeadlock>,
     /// One instance of each pattern for which nothing was found. Sorted.
     pub open: Vec<Vec<EventIndex>>,
+    /// How many patterns no schedule can show.
+    pub impossible: usize,
     /// The search for cycles ran out of steps: there may be more patterns.
     pub cut: bool,
 }
@@ -51,15 +54,26 @@ struct Search<'a, 'm> {
     classes: Vec<Class>,
     /// For every lock the classes that hold it.
     holding: FxHashMap<ObjectId, Vec<usize>>,
+    /// For every class its strongly connected component of locks: a cycle stays in one.
+    group: Vec<usize>,
     patterns: Vec<Vec<usize>>,
     steps: usize,
+    /// Some path of the present length is no dead end.
+    longer_paths: bool,
 }
 
 impl Linear<'_> {
     pub fn lock_deadlocks(&self, options: &Options) -> DeadlockReport {
         let mut search = Search::new(self, options.cycle_steps);
-        for start in 0..search.classes.len() {
-            search.extend(&mut vec![start]);
+        // Short cycles first, so that a cut leaves out long ones.
+        for length in 2..=self.model.threads.len() {
+            search.longer_paths = false;
+            for start in 0..search.classes.len() {
+                search.extend(&mut vec![start], length);
+            }
+            if !search.longer_paths {
+                break;
+            }
         }
         let mut report = DeadlockReport {
             cut: search.steps == 0,
@@ -71,7 +85,7 @@ impl Linear<'_> {
                 .map(|&class| search.classes[class].events.as_slice())
                 .collect();
             let found = self
-                .instance_in_order(&lists)
+                .instance(&lists, |ideal, targets| self.keep_order(ideal, targets))
                 .or_else(|| self.instance_reversed(&lists, options));
             match found {
                 Some((blocked, plan)) => {
@@ -80,6 +94,7 @@ impl Linear<'_> {
                         plan,
                     });
                 }
+                None if self.is_impossible_pattern(&lists) => report.impossible += 1,
                 None => {
                     let example = lists.iter().map(|events| events[0]).collect();
                     report.open.push(smallest_first(example));
@@ -93,7 +108,12 @@ impl Linear<'_> {
         report
     }
 
-    fn instance_in_order(&self, lists: &[&[EventIndex]]) -> Option<(Vec<EventIndex>, Plan)> {
+    /// The first instance whose ideal can be closed. Ideals only grow, so none is missed.
+    fn instance(
+        &self,
+        lists: &[&[EventIndex]],
+        close: impl Fn(&mut [u32], &[Target]) -> Result<(), Passed>,
+    ) -> Option<(Vec<EventIndex>, Plan)> {
         let mut next = vec![0; lists.len()];
         let mut ideal = vec![0; self.model.threads.len()];
         loop {
@@ -108,7 +128,7 @@ impl Linear<'_> {
                 self.clocks.approach(self.model, &mut ideal, event);
             }
             let targets: Vec<_> = events.iter().map(|&event| self.target(event)).collect();
-            if self.keep_order(&mut ideal, &targets).is_ok() {
+            if close(&mut ideal, &targets).is_ok() {
                 return Some((
                     events,
                     Plan {
@@ -122,6 +142,11 @@ impl Linear<'_> {
                 return None;
             }
         }
+    }
+
+    fn is_impossible_pattern(&self, lists: &[&[EventIndex]]) -> bool {
+        let possible = self.instance(lists, |ideal, targets| self.close_needed(ideal, targets));
+        self.exact_clocks && possible.is_none()
     }
 
     /// Tries each acquisition of the first class with the nearest ones of the others.
@@ -184,6 +209,19 @@ impl<'a, 'm> Search<'a, 'm> {
             }
             classes[id].events.push(section.acquired);
         }
+        let component = components(model.trace.objects.len(), |visit| {
+            for class in &classes {
+                for &(held, _) in linear.sections.locks(class.key.held) {
+                    visit(held.index(), class.key.lock.index());
+                }
+            }
+        });
+        let of = |lock: ObjectId| component[lock.index()];
+        classes.retain(|class| {
+            let mut held = linear.sections.locks(class.key.held).iter();
+            held.any(|&(held, _)| of(held) == of(class.key.lock))
+        });
+        let group = classes.iter().map(|class| of(class.key.lock)).collect();
         let mut holding: FxHashMap<ObjectId, Vec<usize>> = FxHashMap::default();
         for (i, class) in classes.iter().enumerate() {
             for &(lock, _) in linear.sections.locks(class.key.held) {
@@ -194,17 +232,20 @@ impl<'a, 'm> Search<'a, 'm> {
             linear,
             classes,
             holding,
+            group,
             patterns: Vec::new(),
             steps,
+            longer_paths: false,
         }
     }
 
-    /// Adds all patterns that begin with this path, whose first class is the smallest.
-    fn extend(&mut self, path: &mut Vec<usize>) {
+    /// Adds all patterns of this length that begin with the path, whose first class is the
+    /// smallest.
+    fn extend(&mut self, path: &mut Vec<usize>, length: usize) {
         let last = self.classes[path[path.len() - 1]].key;
         let holders = self.holding.get(&last.lock).cloned().unwrap_or_default();
         for next in holders {
-            if next < path[0] || self.steps == 0 {
+            if next < path[0] || self.steps == 0 || self.group[next] != self.group[path[0]] {
                 continue;
             }
             self.steps -= 1;
@@ -212,8 +253,8 @@ impl<'a, 'm> Search<'a, 'm> {
             if !self.waits_for(&last, &key) {
                 continue;
             }
-            if next == path[0] {
-                if path.len() > 1 {
+            if path.len() == length {
+                if next == path[0] {
                     self.patterns.push(path.clone());
                 }
                 continue;
@@ -223,8 +264,9 @@ impl<'a, 'm> Search<'a, 'm> {
                 other.thread != key.thread && self.linear.sections.compatible(other.held, key.held)
             });
             if fits {
+                self.longer_paths |= path.len() + 1 == length;
                 path.push(next);
-                self.extend(path);
+                self.extend(path, length);
                 path.pop();
             }
         }
@@ -242,4 +284,38 @@ fn smallest_first(mut cycle: Vec<EventIndex>) -> Vec<EventIndex> {
     let smallest = (0..cycle.len()).min_by_key(|&i| cycle[i]).unwrap_or(0);
     cycle.rotate_left(smallest);
     cycle
+}
+
+/// The strongly connected component of every node of a graph, by a number (Kosaraju).
+fn components(nodes: usize, edges: impl Fn(&mut dyn FnMut(usize, usize))) -> Vec<usize> {
+    let (mut forward, mut backward) = (vec![Vec::new(); nodes], vec![Vec::new(); nodes]);
+    edges(&mut |from, to| {
+        forward[from].push(to);
+        backward[to].push(from);
+    });
+    let mut finished = Vec::with_capacity(nodes);
+    let mut seen = vec![false; nodes];
+    for root in 0..nodes {
+        // A node is on the stack once to be entered and once to be left.
+        let mut stack = vec![(root, false)];
+        while let Some((node, leave)) = stack.pop() {
+            if leave {
+                finished.push(node);
+            } else if !std::mem::replace(&mut seen[node], true) {
+                stack.push((node, true));
+                stack.extend(forward[node].iter().map(|&next| (next, false)));
+            }
+        }
+    }
+    let mut component = vec![usize::MAX; nodes];
+    for &root in finished.iter().rev() {
+        let mut stack = vec![root];
+        while let Some(node) = stack.pop() {
+            if component[node] == usize::MAX {
+                component[node] = root;
+                stack.extend(&backward[node]);
+            }
+        }
+    }
+    component
 }

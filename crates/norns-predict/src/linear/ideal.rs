@@ -77,6 +77,21 @@ impl Linear<'_> {
         }
     }
 
+    /// Closes the ideal under what every schedule needs that ends with these targets: whatever
+    /// they hold, nobody else does. Sections of other locks are left alone.
+    pub fn close_needed(&self, ideal: &mut [u32], targets: &[Target]) -> Result<(), Passed> {
+        loop {
+            self.inside(ideal, targets)?;
+            let mut changed = false;
+            for target in targets {
+                changed |= self.close_rivals(ideal, target.thread);
+            }
+            if !changed {
+                return Ok(());
+            }
+        }
+    }
+
     fn inside(&self, ideal: &[u32], targets: &[Target]) -> Result<(), Passed> {
         let passed = targets
             .iter()

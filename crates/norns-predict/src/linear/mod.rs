@@ -15,6 +15,7 @@ mod accesses;
 mod clocks;
 mod critical;
 mod deadlocks;
+pub mod happens_before;
 mod ideal;
 mod races;
 mod reversal;
@@ -65,6 +66,8 @@ pub struct Linear<'m> {
     accesses: Accesses,
     /// For objects that are no locks, their events.
     object_events: Vec<Vec<EventIndex>>,
+    /// The clocks hold only what every schedule needs, nothing to be on the safe side.
+    exact_clocks: bool,
     /// For every thread how many of its events the rules of the model allow in the trace itself.
     limits: Vec<u32>,
 }
@@ -75,6 +78,13 @@ pub struct Plan {
     ideal: Box<[u32]>,
     /// `None`: all events of the ideal in the order of the trace.
     reordering: Option<Reordering>,
+}
+
+impl Plan {
+    /// Whether critical sections change places in it.
+    pub fn is_reordered(&self) -> bool {
+        self.reordering.is_some()
+    }
 }
 
 impl<'m> Linear<'m> {
@@ -96,6 +106,11 @@ impl<'m> Linear<'m> {
             accesses: Accesses::of(model),
             object_events,
             limits: limits(model),
+            exact_clocks: !model
+                .trace
+                .events
+                .iter()
+                .any(|event| is_approximated(event.op)),
         }
     }
 
@@ -128,6 +143,14 @@ impl<'m> Linear<'m> {
             schedule: self.schedule(&plan),
             bug,
         })
+    }
+
+    /// Whether no schedule brings the threads of these events, which are different, to them all
+    /// at once: one of them is needed by another, or its locks are. `false` says nothing.
+    pub fn is_impossible(&self, events: &[EventIndex]) -> bool {
+        let targets: Vec<_> = events.iter().map(|&event| self.target(event)).collect();
+        let mut ideal = self.approaching(events);
+        self.exact_clocks && self.close_needed(&mut ideal, &targets).is_err()
     }
 
     /// Brings the threads of all targets, which are different, to them.
@@ -234,6 +257,15 @@ fn limits(model: &Model) -> Vec<u32> {
         }
     }
     limits
+}
+
+/// Whether the clocks ask for more than every schedule needs.
+fn is_approximated(op: Op) -> bool {
+    let fails = matches!(
+        op,
+        Op::FailedLock(_) | Op::FailedReadLock(_) | Op::FailedJoin(_)
+    );
+    fails || op.object().is_some() && !is_lock_operation(op)
 }
 
 fn is_lock_operation(op: Op) -> bool {

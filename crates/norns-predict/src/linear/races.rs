@@ -81,6 +81,17 @@ struct Cursor {
     ideal: Vec<u32>,
 }
 
+#[derive(Clone, Copy)]
+enum Closure {
+    /// What a schedule needs that keeps the order of sections: the result has one.
+    KeepOrder,
+    /// What every schedule needs: beyond the result there is none.
+    Needed,
+}
+
+/// A pair of places is tried with so many more pairs of accesses than an access.
+const TRIES_PER_NEAREST: usize = 4;
+
 struct Search<'a, 'm> {
     linear: &'a Linear<'m>,
     options: &'a Options,
@@ -201,7 +212,9 @@ impl Search<'_, '_> {
             }
             for i in 0..cursors.len() {
                 let events = &classes[cursors[i].class].events;
-                if let Some(first) = self.advance(&mut cursors[i], events, event) {
+                if let Some(first) =
+                    self.advance(&mut cursors[i], events, event, Closure::KeepOrder)
+                {
                     self.note(first, event, &cursors[i].ideal);
                     // The class that gave a race gives the next one too, most of the time.
                     cursors.swap(0, i);
@@ -225,6 +238,7 @@ impl Search<'_, '_> {
         cursor: &mut Cursor,
         firsts: &[EventIndex],
         second: EventIndex,
+        closure: Closure,
     ) -> Option<EventIndex> {
         let linear = self.linear;
         let model = linear.model;
@@ -245,7 +259,11 @@ impl Search<'_, '_> {
             }
             linear.clocks.approach(model, &mut cursor.ideal, first);
             let targets = [target, linear.target(second)];
-            if linear.keep_order(&mut cursor.ideal, &targets).is_ok() {
+            let closed = match closure {
+                Closure::KeepOrder => linear.keep_order(&mut cursor.ideal, &targets),
+                Closure::Needed => linear.close_needed(&mut cursor.ideal, &targets),
+            };
+            if closed.is_ok() {
                 return Some(first);
             }
             if cursor.ideal[target.thread] <= target.position {
@@ -264,17 +282,57 @@ impl Search<'_, '_> {
         for (one, first_events) in &firsts {
             for (other, second_events) in &seconds {
                 let sides = ordered(*one, *other);
-                if self.found.contains_key(&sides) || left == 0 {
+                if self.found.contains_key(&sides) {
                     continue;
                 }
-                let mut cursor = self.cursor(0);
-                for &event in second_events {
-                    if let Some(first) = self.advance(&mut cursor, first_events, event) {
-                        self.note(first, event, &cursor.ideal);
-                        break;
-                    }
+                if left == 0 {
+                    let pair = (first_events[0], second_events[0]);
+                    self.note_open(pair.0.min(pair.1), pair.0.max(pair.1));
+                    continue;
                 }
                 left = left.saturating_sub(first_events.len() + second_events.len());
+                if !self.in_order(first_events, second_events) {
+                    self.with_reversal(first_events, second_events);
+                }
+            }
+        }
+    }
+
+    fn in_order(&mut self, firsts: &[EventIndex], seconds: &[EventIndex]) -> bool {
+        let mut cursor = self.cursor(0);
+        let found = seconds.iter().find_map(|&second| {
+            let first = self.advance(&mut cursor, firsts, second, Closure::KeepOrder)?;
+            Some((first, second))
+        });
+        if let Some((first, second)) = found {
+            self.note(first, second, &cursor.ideal);
+        }
+        found.is_some()
+    }
+
+    fn with_reversal(&mut self, firsts: &[EventIndex], seconds: &[EventIndex]) {
+        let mut cursor = self.cursor(0);
+        let mut tries = TRIES_PER_NEAREST * self.options.nearest;
+        for &second in seconds {
+            let Some(first) = self.advance(&mut cursor, firsts, second, Closure::Needed) else {
+                if !self.linear.exact_clocks && firsts[0] < second {
+                    self.note_open(firsts[0], second);
+                }
+                continue;
+            };
+            match self
+                .linear
+                .plan_with_reversal(&[first, second], self.options)
+            {
+                Some(plan) => {
+                    self.note_plan(first, second, plan);
+                    return;
+                }
+                None => self.note_open(first, second),
+            }
+            tries = tries.saturating_sub(1);
+            if tries == 0 {
+                return;
             }
         }
     }
@@ -292,40 +350,39 @@ impl Search<'_, '_> {
             .collect()
     }
 
-    /// Tries what has no race yet with reversed critical sections.
+    /// Tries the accesses that have no race yet with reversed critical sections.
     fn reversed(&mut self, classes: &[Class], second: usize, rivals: &[usize]) {
-        let linear = self.linear;
+        let mut cursors: Vec<Cursor> = rivals.iter().map(|&class| self.cursor(class)).collect();
         for &event in &classes[second].events {
-            let mut known = vec![0; linear.model.threads.len()];
-            linear.clocks.approach(linear.model, &mut known, event);
-            for &rival in rivals {
-                let firsts = &classes[rival].events;
-                let earlier = firsts.partition_point(|&first| first < event);
-                let nearest = firsts[..earlier].iter().rev().take(self.options.nearest);
-                for &first in nearest {
-                    let target = linear.target(first);
-                    if target.position < known[target.thread] {
-                        break;
-                    }
-                    let sides = ordered(self.side(first), self.side(event));
-                    if self.racy.contains(&event) && self.found.contains_key(&sides) {
-                        continue;
-                    }
-                    match linear.plan_with_reversal(&[first, event], self.options) {
-                        Some(plan) => self.note_plan(first, event, plan),
-                        None => {
-                            let open = OpenRace {
-                                sides,
-                                first,
-                                second: event,
-                            };
-                            self.open.entry(sides).or_insert(open);
-                            self.open_events.insert(event);
-                        }
-                    }
+            for cursor in &mut cursors {
+                if self.racy.contains(&event) {
+                    break;
                 }
+                let firsts = &classes[cursor.class].events;
+                self.reversed_with(cursor, firsts, event);
             }
         }
+    }
+
+    fn reversed_with(&mut self, cursor: &mut Cursor, firsts: &[EventIndex], second: EventIndex) {
+        let linear = self.linear;
+        let earlier = firsts.partition_point(|&first| first < second);
+        let Some(earliest) = self.advance(cursor, firsts, second, Closure::Needed) else {
+            // Only exact clocks say that there is no such race.
+            if !linear.exact_clocks && earlier > 0 {
+                self.open_events.insert(second);
+            }
+            return;
+        };
+        let nearest = firsts[..earlier].iter().rev().take(self.options.nearest);
+        let nearest = nearest.take_while(|&&first| first > earliest);
+        for &first in nearest.chain([&earliest]) {
+            if let Some(plan) = linear.plan_with_reversal(&[first, second], self.options) {
+                self.note_plan(first, second, plan);
+                return;
+            }
+        }
+        self.open_events.insert(second);
     }
 
     fn note(&mut self, first: EventIndex, second: EventIndex, ideal: &[u32]) {
@@ -347,6 +404,15 @@ impl Search<'_, '_> {
             first,
             second,
             plan,
+        });
+    }
+
+    fn note_open(&mut self, first: EventIndex, second: EventIndex) {
+        let sides = ordered(self.side(first), self.side(second));
+        self.open.entry(sides).or_insert(OpenRace {
+            sides,
+            first,
+            second,
         });
     }
 

@@ -39,14 +39,16 @@ fn check_candidates(seed: u64, trace: &Trace, meaning: Meaning, truth: &Enumerat
     let mut races = 0;
     for second in (0..trace.events.len()).map(EventIndex::from_index) {
         for first in (0..second.index()).map(EventIndex::from_index) {
+            let racy = truth.races.contains(&(first, second));
+            if racy {
+                let impossible = linear.is_impossible(&[first, second]);
+                assert!(!impossible, "seed {seed}: {first:?} {second:?}");
+            }
             let Some(witness) = linear.race(first, second, &options) else {
                 continue;
             };
             check_legal(&checker, &witness, seed);
-            assert!(
-                truth.races.contains(&(first, second)),
-                "seed {seed}: {first:?} {second:?}"
-            );
+            assert!(racy, "seed {seed}: {first:?} {second:?}");
             races += 1;
         }
     }
@@ -68,6 +70,28 @@ fn check_candidates(seed: u64, trace: &Trace, meaning: Meaning, truth: &Enumerat
                 bug,
             },
             seed,
+        );
+    }
+    let open: BTreeSet<_> = report.open_events.iter().chain(&report.racy).collect();
+    assert!(
+        racy.iter().all(|event| open.contains(event)),
+        "seed {seed}: dropped in silence"
+    );
+    let place = |event: EventIndex| trace.events[event.index()].place;
+    let places = |one, other| (place(one).min(place(other)), place(one).max(place(other)));
+    let found = report
+        .races
+        .iter()
+        .map(|race| places(race.first, race.second));
+    let open = report
+        .open
+        .iter()
+        .map(|race| places(race.first, race.second));
+    let known: BTreeSet<_> = found.chain(open).collect();
+    for race in &truth.races {
+        assert!(
+            known.contains(&places(race.0, race.1)),
+            "seed {seed}: {race:?} is dropped"
         );
     }
     let report = linear.lock_deadlocks(&options);
