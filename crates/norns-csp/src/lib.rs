@@ -5,5 +5,25 @@
 //! specification and searches the product of both. Nothing here knows of traces.
 #![forbid(unsafe_code)]
 
+pub mod check;
+pub mod compress;
+pub mod counterexample;
+mod cycles;
+mod error;
 pub mod event;
+mod layout;
+pub mod lts;
+mod machine;
+mod network;
+pub mod normal;
 pub mod process;
+mod reduce;
+mod search;
+pub mod semantics;
+mod shape;
+mod store;
+
+pub use error::CheckError;
+pub use reduce::Reduction;
+pub use search::{Budget, Progress};
+pub use shape::DONE;

@@ -297,6 +297,11 @@ impl Processes {
         Ok(body)
     }
 
+    /// The body of a call that was defined or unfolded.
+    pub fn body(&self, call: CallId) -> Option<ProcId> {
+        self.calls[call.0 as usize].body
+    }
+
     /// The name that [`Processes::new_call`] was given.
     pub fn call_name(&self, call: CallId) -> Option<&str> {
         self.calls[call.0 as usize].name.as_deref()

@@ -1,0 +1,101 @@
+//! Explicit labelled transition systems: components, specifications, results of compression.
+
+use rustc_hash::FxHashMap;
+
+use crate::CheckError;
+use crate::event::EventId;
+use crate::process::ProcId;
+use crate::semantics::{Context, Semantics};
+
+/// States are numbers from 0; the initial one is 0.
+#[derive(Clone, Debug, Default)]
+pub struct Lts {
+    // `steps[offsets[s]..offsets[s + 1]]` are the transitions of s, sorted, no duplicates.
+    offsets: Vec<u32>,
+    steps: Vec<(EventId, u32)>,
+    /// States whose transitions are not known, because a limit was reached; sorted. A verdict
+    /// that passes through one is no verdict.
+    pub unexplored: Vec<u32>,
+}
+
+impl Lts {
+    /// A system from the transitions of each state in turn.
+    pub fn new(states: impl IntoIterator<Item = Vec<(EventId, u32)>>) -> Self {
+        let mut lts = Lts::start();
+        for steps in states {
+            lts.push(steps);
+        }
+        lts
+    }
+
+    pub(crate) fn start() -> Self {
+        Lts {
+            offsets: vec![0],
+            steps: Vec::new(),
+            unexplored: Vec::new(),
+        }
+    }
+
+    /// Adds the next state.
+    pub(crate) fn push(&mut self, mut steps: Vec<(EventId, u32)>) {
+        steps.sort_unstable();
+        steps.dedup();
+        self.steps.append(&mut steps);
+        self.offsets
+            .push(u32::try_from(self.steps.len()).expect("fewer than 2^32 transitions"));
+    }
+
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The transitions of a state, sorted.
+    pub fn steps(&self, state: u32) -> &[(EventId, u32)] {
+        let (from, to) = (
+            self.offsets[state as usize],
+            self.offsets[state as usize + 1],
+        );
+        &self.steps[from as usize..to as usize]
+    }
+
+    /// All states that `limit` lets be explored from a term, breadth-first.
+    pub fn of_process(
+        context: &mut Context,
+        semantics: &mut Semantics,
+        process: ProcId,
+        limit: usize,
+    ) -> Result<Lts, CheckError> {
+        let mut ids: FxHashMap<ProcId, u32> = FxHashMap::default();
+        ids.insert(process, 0);
+        let mut order = vec![process];
+        let mut lts = Lts::start();
+        let mut next = 0;
+        while next < order.len() {
+            if next >= limit {
+                lts.unexplored = (next as u32..order.len() as u32).collect();
+                for _ in next..order.len() {
+                    lts.push(Vec::new());
+                }
+                break;
+            }
+            let steps = semantics.transitions(context, order[next])?;
+            let numbered = steps
+                .iter()
+                .map(|&(event, to)| {
+                    let id = *ids.entry(to).or_insert_with(|| {
+                        order.push(to);
+                        order.len() as u32 - 1
+                    });
+                    (event, id)
+                })
+                .collect();
+            lts.push(numbered);
+            next += 1;
+        }
+        Ok(lts)
+    }
+}

@@ -1,0 +1,472 @@
+//! The operational semantics of process terms: which event leads to which term.
+//!
+//! The firing rules are those of Roscoe, *Understanding Concurrent Systems*, chapter 9, with
+//! his treatment of termination, which FDR shares: tick is a signal that the environment
+//! cannot refuse; a component of a parallel composition that terminates does so by a tau and
+//! waits as Omega, and the composition ticks when all its components are Omega.
+//!
+//! Terms can be nested deeply, so the rules are evaluated with an explicit stack, each term
+//! once. A process that needs its own initial events to know its initial events (`P = P`,
+//! `P = P [] Q`) is refused as unguarded.
+
+use std::sync::Arc;
+
+use crate::CheckError;
+use crate::event::EventId;
+use crate::process::{Definitions, ProcId, Process, Processes};
+
+/// The arena, and what its calls stand for.
+pub struct Context<'a> {
+    pub processes: &'a mut Processes,
+    pub definitions: &'a mut dyn Definitions,
+}
+
+impl Context<'_> {
+    /// A name for a term: that of its call, if it is one.
+    pub fn name(&self, process: ProcId) -> Option<String> {
+        match self.processes.get(process) {
+            Process::Call(call) => self
+                .processes
+                .call_name(call)
+                .map(str::to_owned)
+                .or_else(|| self.definitions.name(call)),
+            _ => None,
+        }
+    }
+}
+
+/// A transition of a term: the event and the term after it.
+pub type Step = (EventId, ProcId);
+
+enum Memo {
+    Unknown,
+    // On the stack of `transitions`.
+    Pending,
+    Known(Arc<[Step]>),
+}
+
+/// The transitions of terms, remembered.
+#[derive(Default)]
+pub struct Semantics {
+    memo: Vec<Memo>,
+}
+
+impl Semantics {
+    /// The transitions of a term, sorted.
+    pub fn transitions(
+        &mut self,
+        context: &mut Context,
+        process: ProcId,
+    ) -> Result<Arc<[Step]>, CheckError> {
+        let mut stack = vec![process];
+        while let Some(&term) = stack.last() {
+            self.grow(context);
+            if let Memo::Known(_) = self.memo[term.0 as usize] {
+                stack.pop();
+                continue;
+            }
+            let height = stack.len();
+            for child in needed(context, term)? {
+                match self.memo.get(child.0 as usize) {
+                    Some(Memo::Known(_)) => {}
+                    Some(Memo::Pending) => return Err(unguarded(context, &stack)),
+                    Some(Memo::Unknown) | None => {
+                        if child == term {
+                            return Err(unguarded(context, &stack));
+                        }
+                        stack.push(child);
+                    }
+                }
+            }
+            self.grow(context);
+            if stack.len() > height {
+                self.memo[term.0 as usize] = Memo::Pending;
+                continue;
+            }
+            let mut steps = self.fire(context, term);
+            steps.sort_unstable();
+            steps.dedup();
+            self.grow(context);
+            self.memo[term.0 as usize] = Memo::Known(steps.into());
+            stack.pop();
+        }
+        Ok(self.known(process))
+    }
+
+    fn grow(&mut self, context: &Context) {
+        self.memo
+            .resize_with(context.processes.len(), || Memo::Unknown);
+    }
+
+    fn known(&self, process: ProcId) -> Arc<[Step]> {
+        match &self.memo[process.0 as usize] {
+            Memo::Known(steps) => steps.clone(),
+            _ => unreachable!("a term is fired only after the terms it needs"),
+        }
+    }
+
+    /// Forgets everything, to give memory back.
+    pub fn clear(&mut self) {
+        self.memo = Vec::new();
+    }
+
+    /// The transitions of a term whose needed terms are known.
+    fn fire(&self, context: &mut Context, term: ProcId) -> Vec<Step> {
+        let processes = &mut *context.processes;
+        let mut out = Vec::new();
+        match processes.get(term) {
+            Process::Stop | Process::Omega => {}
+            Process::Skip => {
+                let omega = processes.omega();
+                out.push((EventId::TICK, omega));
+            }
+            Process::Div => out.push((EventId::TAU, term)),
+            Process::Chaos(set) => {
+                let stop = processes.stop();
+                out.push((EventId::TAU, stop));
+                out.extend(members(processes, set).map(|e| (e, term)));
+            }
+            Process::Run(set) => out.extend(members(processes, set).map(|e| (e, term))),
+            Process::Prefix(event, then) => out.push((event, then)),
+            Process::InternalChoice(list) => {
+                out.extend(processes.get_list(list).iter().map(|&p| (EventId::TAU, p)));
+            }
+            Process::ExternalChoice(list) => {
+                let children = processes.get_list(list).clone();
+                for (i, &child) in children.iter().enumerate() {
+                    for &(event, next) in self.known(child).iter() {
+                        let next = match event {
+                            EventId::TAU => {
+                                let list = processes.list(replaced(&children, i, next));
+                                processes.intern(Process::ExternalChoice(list))
+                            }
+                            EventId::TICK => processes.omega(),
+                            _ => next,
+                        };
+                        out.push((event, next));
+                    }
+                }
+            }
+            Process::Sliding(first, then) => {
+                out.push((EventId::TAU, then));
+                for &(event, next) in self.known(first).iter() {
+                    let next = match event {
+                        EventId::TAU => processes.sliding(next, then),
+                        EventId::TICK => processes.omega(),
+                        _ => next,
+                    };
+                    out.push((event, next));
+                }
+            }
+            Process::Interrupt(process, by) => {
+                for &(event, next) in self.known(process).iter() {
+                    let next = match event {
+                        EventId::TICK => processes.omega(),
+                        _ => processes.interrupt(next, by),
+                    };
+                    out.push((event, next));
+                }
+                for &(event, next) in self.known(by).iter() {
+                    let next = match event {
+                        EventId::TAU => processes.interrupt(process, next),
+                        EventId::TICK => processes.omega(),
+                        _ => next,
+                    };
+                    out.push((event, next));
+                }
+            }
+            Process::Exception(process, set, handler) => {
+                let events = processes.get_set(set).clone();
+                for &(event, next) in self.known(process).iter() {
+                    let next = match event {
+                        EventId::TICK => processes.omega(),
+                        _ if events.contains(event) => handler,
+                        _ => processes.intern(Process::Exception(next, set, handler)),
+                    };
+                    out.push((event, next));
+                }
+            }
+            Process::Sequence(first, then) => {
+                for &(event, next) in self.known(first).iter() {
+                    out.push(match event {
+                        EventId::TICK => (EventId::TAU, then),
+                        _ => (event, processes.sequence(next, then)),
+                    });
+                }
+            }
+            Process::Hide(process, set) => {
+                let events = processes.get_set(set).clone();
+                for &(event, next) in self.known(process).iter() {
+                    out.push(if event == EventId::TICK {
+                        (event, processes.omega())
+                    } else {
+                        let event = if events.contains(event) {
+                            EventId::TAU
+                        } else {
+                            event
+                        };
+                        (event, processes.intern(Process::Hide(next, set)))
+                    });
+                }
+            }
+            Process::Rename(process, renaming) => {
+                let pairs = processes.get_renaming(renaming).clone();
+                for &(event, next) in self.known(process).iter() {
+                    if event == EventId::TICK {
+                        out.push((event, processes.omega()));
+                        continue;
+                    }
+                    let next = processes.intern(Process::Rename(next, renaming));
+                    match pairs.images(event) {
+                        [] => out.push((event, next)),
+                        images => out.extend(images.iter().map(|&(_, to)| (to, next))),
+                    }
+                }
+            }
+            Process::Interleave(list) => {
+                let children = processes.get_list(list).clone();
+                self.alone(
+                    processes,
+                    &children,
+                    &mut out,
+                    |_, _| true,
+                    |processes, list| Process::Interleave(processes.list(list)),
+                );
+            }
+            Process::Parallel(list, set) => {
+                let children = processes.get_list(list).clone();
+                let events = processes.get_set(set).clone();
+                let rebuild =
+                    |processes: &mut Processes, list| Process::Parallel(processes.list(list), set);
+                self.alone(
+                    processes,
+                    &children,
+                    &mut out,
+                    |_, e| !events.contains(e),
+                    rebuild,
+                );
+                let all: Vec<usize> = (0..children.len()).collect();
+                for event in self.events_of(children[0]) {
+                    if events.contains(event) {
+                        self.together(processes, &children, &all, event, &mut out, rebuild);
+                    }
+                }
+            }
+            Process::Alphabetised(list, alphabets) => {
+                let children = processes.get_list(list).clone();
+                let sets: Vec<_> = processes
+                    .get_alphabets(alphabets)
+                    .clone()
+                    .iter()
+                    .map(|&set| processes.get_set(set).clone())
+                    .collect();
+                let rebuild = |processes: &mut Processes, list| {
+                    Process::Alphabetised(processes.list(list), alphabets)
+                };
+                self.alone(processes, &children, &mut out, |_, _| false, rebuild);
+                for (i, &child) in children.iter().enumerate() {
+                    for event in self.events_of(child) {
+                        let sharing: Vec<usize> = (0..children.len())
+                            .filter(|&j| sets[j].contains(event))
+                            .collect();
+                        if sharing.first() == Some(&i) {
+                            self.together(processes, &children, &sharing, event, &mut out, rebuild);
+                        }
+                    }
+                }
+            }
+            Process::SyncChoice(list, set) => {
+                let children = processes.get_list(list).clone();
+                let events = processes.get_set(set).clone();
+                let rebuild = |processes: &mut Processes, list| {
+                    Process::SyncChoice(processes.list(list), set)
+                };
+                for (i, &child) in children.iter().enumerate() {
+                    for &(event, next) in self.known(child).iter() {
+                        let next = match event {
+                            EventId::TAU => {
+                                let term = rebuild(processes, replaced(&children, i, next));
+                                processes.intern(term)
+                            }
+                            EventId::TICK => processes.omega(),
+                            _ if events.contains(event) => continue,
+                            _ => next,
+                        };
+                        out.push((event, next));
+                    }
+                }
+                let all: Vec<usize> = (0..children.len()).collect();
+                for event in self.events_of(children[0]) {
+                    if events.contains(event) {
+                        self.together(processes, &children, &all, event, &mut out, rebuild);
+                    }
+                }
+            }
+            Process::SyncInterrupt(process, set, by) => {
+                let events = processes.get_set(set).clone();
+                for &(event, next) in self.known(process).iter() {
+                    let next = match event {
+                        EventId::TICK => processes.omega(),
+                        _ if events.contains(event) => {
+                            for &(other, next_by) in self.known(by).iter() {
+                                if other == event {
+                                    let term = Process::SyncInterrupt(next, set, next_by);
+                                    out.push((event, processes.intern(term)));
+                                }
+                            }
+                            continue;
+                        }
+                        _ => processes.intern(Process::SyncInterrupt(next, set, by)),
+                    };
+                    out.push((event, next));
+                }
+                for &(event, next) in self.known(by).iter() {
+                    let next = match event {
+                        EventId::TAU => {
+                            processes.intern(Process::SyncInterrupt(process, set, next))
+                        }
+                        EventId::TICK => processes.omega(),
+                        _ if events.contains(event) => continue,
+                        _ => next,
+                    };
+                    out.push((event, next));
+                }
+            }
+            // A compression changes the representation only.
+            Process::Compress(_, process) => out.extend(self.known(process).iter()),
+            Process::Call(call) => {
+                let body = processes.body(call).expect("`needed` unfolded this call");
+                out.extend(self.known(body).iter());
+            }
+        }
+        out
+    }
+
+    /// The distinct visible events that a term can do next.
+    fn events_of(&self, process: ProcId) -> Vec<EventId> {
+        let mut events: Vec<_> = self
+            .known(process)
+            .iter()
+            .map(|s| s.0)
+            .filter(|e| e.is_visible())
+            .collect();
+        events.dedup();
+        events
+    }
+
+    /// What the components of a parallel composition do alone: tau, events for which `free`
+    /// holds, and termination.
+    fn alone(
+        &self,
+        processes: &mut Processes,
+        children: &[ProcId],
+        out: &mut Vec<Step>,
+        free: impl Fn(usize, EventId) -> bool,
+        rebuild: impl Fn(&mut Processes, Vec<ProcId>) -> Process,
+    ) {
+        let omega = processes.omega();
+        if children.iter().all(|&child| child == omega) {
+            out.push((EventId::TICK, omega));
+            return;
+        }
+        for (i, &child) in children.iter().enumerate() {
+            for &(event, next) in self.known(child).iter() {
+                let (event, next) = match event {
+                    EventId::TICK => (EventId::TAU, omega),
+                    EventId::TAU => (event, next),
+                    _ if free(i, event) => (event, next),
+                    _ => continue,
+                };
+                let term = rebuild(processes, replaced(children, i, next));
+                out.push((event, processes.intern(term)));
+            }
+        }
+    }
+
+    /// What the components `sharing` do together on one event, in every combination.
+    fn together(
+        &self,
+        processes: &mut Processes,
+        children: &[ProcId],
+        sharing: &[usize],
+        event: EventId,
+        out: &mut Vec<Step>,
+        rebuild: impl Fn(&mut Processes, Vec<ProcId>) -> Process,
+    ) {
+        let targets: Vec<Vec<ProcId>> = sharing
+            .iter()
+            .map(|&i| {
+                self.known(children[i])
+                    .iter()
+                    .filter(|s| s.0 == event)
+                    .map(|s| s.1)
+                    .collect()
+            })
+            .collect();
+        if targets.iter().any(Vec::is_empty) {
+            return;
+        }
+        let mut choice = vec![0; sharing.len()];
+        loop {
+            let mut next = children.to_vec();
+            for ((&i, of), &which) in sharing.iter().zip(&targets).zip(&choice) {
+                next[i] = of[which];
+            }
+            let term = rebuild(processes, next);
+            out.push((event, processes.intern(term)));
+            let Some(digit) = (0..choice.len()).find(|&d| choice[d] + 1 < targets[d].len()) else {
+                return;
+            };
+            choice[digit] += 1;
+            choice[..digit].fill(0);
+        }
+    }
+}
+
+fn replaced(children: &[ProcId], i: usize, by: ProcId) -> Vec<ProcId> {
+    let mut list = children.to_vec();
+    list[i] = by;
+    list
+}
+
+fn members(processes: &Processes, set: crate::process::SetId) -> impl Iterator<Item = EventId> {
+    let set = processes.get_set(set).clone();
+    let members = set
+        .members()
+        .expect("CHAOS and RUN are built with members")
+        .to_vec();
+    members.into_iter()
+}
+
+/// The terms whose transitions the rules of `term` look at.
+fn needed(context: &mut Context, term: ProcId) -> Result<Vec<ProcId>, CheckError> {
+    let processes = &mut *context.processes;
+    Ok(match processes.get(term) {
+        Process::Stop
+        | Process::Skip
+        | Process::Omega
+        | Process::Div
+        | Process::Chaos(_)
+        | Process::Run(_)
+        | Process::Prefix(..)
+        | Process::InternalChoice(_) => Vec::new(),
+        Process::ExternalChoice(list)
+        | Process::Interleave(list)
+        | Process::Parallel(list, _)
+        | Process::Alphabetised(list, _)
+        | Process::SyncChoice(list, _) => processes.get_list(list).to_vec(),
+        Process::Sliding(p, _)
+        | Process::Exception(p, ..)
+        | Process::Sequence(p, _)
+        | Process::Hide(p, _)
+        | Process::Rename(p, _)
+        | Process::Compress(_, p) => vec![p],
+        Process::Interrupt(p, q) | Process::SyncInterrupt(p, _, q) => vec![p, q],
+        Process::Call(call) => vec![processes.unfold(call, context.definitions)?],
+    })
+}
+
+fn unguarded(context: &Context, stack: &[ProcId]) -> CheckError {
+    let name = stack.iter().rev().find_map(|&term| context.name(term));
+    CheckError::Unguarded(name.unwrap_or_else(|| "a process".into()))
+}

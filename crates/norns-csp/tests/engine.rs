@@ -1,0 +1,313 @@
+//! The engine on models built from values: verdicts, counterexamples, determinism.
+
+use norns_csp::check::{Model, Options, Outcome, Question, Verdict, check};
+use norns_csp::counterexample::Violation;
+use norns_csp::event::{EventId, EventSet};
+use norns_csp::process::{NoDefinitions, ProcId, Processes};
+use norns_csp::{Budget, Reduction};
+
+fn ask(processes: &mut Processes, question: &Question, options: &Options) -> Outcome {
+    check(
+        processes,
+        &mut NoDefinitions,
+        question,
+        options,
+        &mut |_| {},
+    )
+    .expect("the model is well formed")
+}
+
+fn events(processes: &mut Processes, names: &str) -> Vec<EventId> {
+    names
+        .split_whitespace()
+        .map(|name| processes.events.intern(name))
+        .collect()
+}
+
+/// A recursive mutex process for `threads` threads.
+fn mutex(p: &mut Processes, m: usize, threads: usize) -> (ProcId, Vec<EventId>) {
+    let call = p.new_call(Some(&format!("MUTEX({m})")));
+    let again = p.call(call);
+    let mut all = Vec::new();
+    let mut choices = Vec::new();
+    for t in 0..threads {
+        let lock = p.events.intern(&format!("lock.{t}.{m}"));
+        let unlock = p.events.intern(&format!("unlock.{t}.{m}"));
+        all.extend([lock, unlock]);
+        choices.push(p.prefixes(&[lock, unlock], again));
+    }
+    let body = p.external_choice(choices);
+    p.define(call, body);
+    (again, all)
+}
+
+/// The program of the thesis's Figure 4.13 with its deadlock check, for any threads given as
+/// lists of lock operations: `+m` locks, `-m` unlocks.
+fn program(p: &mut Processes, threads: &[&str]) -> (ProcId, ProcId) {
+    let mut sync = Vec::new();
+    let mut mutexes = Vec::new();
+    let highest = threads
+        .iter()
+        .flat_map(|t| t.split_whitespace())
+        .map(|op| op[1..].parse::<usize>().expect("a number"))
+        .max()
+        .expect("an operation");
+    for m in 0..=highest {
+        let (process, events) = mutex(p, m, threads.len());
+        mutexes.push(process);
+        sync.extend(events);
+    }
+    let skip = p.skip();
+    let mut lines = Vec::new();
+    for (t, text) in threads.iter().enumerate() {
+        let line: Vec<EventId> = text
+            .split_whitespace()
+            .map(|op| {
+                let what = if op.starts_with('+') {
+                    "lock"
+                } else {
+                    "unlock"
+                };
+                p.events.intern(&format!("{what}.{t}.{}", &op[1..]))
+            })
+            .collect();
+        let body = p.prefixes(&line, skip);
+        let call = p.new_call(Some(&format!("THREAD({t})")));
+        p.define(call, body);
+        lines.push(p.call(call));
+    }
+    let inter = p.interleave(lines);
+    let end = p.events.intern("endthreads");
+    let ending = p.prefix(end, skip);
+    let inter = p.sequence(inter, ending);
+    let sync_process = p.interleave(mutexes);
+    let program = p.parallel(vec![inter, sync_process], EventSet::only(sync));
+    let aux = p.events.intern("aux");
+    let live = p.new_call(Some("LIVE"));
+    let live_term = p.call(live);
+    let body = p.prefix(aux, live_term);
+    p.define(live, body);
+    let caught = p.exception(program, EventSet::only([end]), skip);
+    let hidden = p.hide(caught, EventSet::all());
+    let whole = p.sequence(hidden, live_term);
+    (live_term, whole)
+}
+
+#[test]
+fn the_thesis_deadlock_is_found_and_named() {
+    for reduction in [
+        Reduction::None,
+        Reduction::Precise,
+        Reduction::Hybrid,
+        Reduction::Fast,
+    ] {
+        let mut p = Processes::new();
+        let (live, whole) = program(&mut p, &["+0 +1 -1 -0", "+1 +0 -0 -1"]);
+        let question = Question::Refines {
+            model: Model::Failures,
+            spec: live,
+            implementation: whole,
+        };
+        let outcome = ask(
+            &mut p,
+            &question,
+            &Options {
+                reduction,
+                ..Options::default()
+            },
+        );
+        let Verdict::Fails(example) = outcome.verdict else {
+            panic!("{:?}", outcome.verdict)
+        };
+        assert_eq!(example.trace(), []);
+        let locks: Vec<&str> = example
+            .steps
+            .iter()
+            .map(|s| p.events.name(s.parts[0].1))
+            .collect();
+        assert_eq!(locks.len(), 2, "{}", example.text(&p.events));
+        assert!(locks.contains(&"lock.0.0") && locks.contains(&"lock.1.1"));
+        assert!(
+            matches!(&example.violation, Violation::Refusal { offered, .. } if offered.is_empty())
+        );
+        assert!(
+            example
+                .text(&p.events)
+                .contains("THREAD(0) offers {lock.0.1}")
+        );
+        assert!(example.dot(&p.events).starts_with("digraph"));
+        assert_eq!(example.json(&p.events)["violation"]["kind"], "refusal");
+    }
+}
+
+#[test]
+fn one_lock_order_has_no_deadlock() {
+    for reduction in [Reduction::None, Reduction::Precise] {
+        let mut p = Processes::new();
+        let (live, whole) = program(&mut p, &["+0 +1 -1 -0", "+0 +1 -1 -0", "+1 -1 +0 -0"]);
+        for model in [Model::Traces, Model::Failures, Model::FailuresDivergences] {
+            let question = Question::Refines {
+                model,
+                spec: live,
+                implementation: whole,
+            };
+            let outcome = ask(
+                &mut p,
+                &question,
+                &Options {
+                    reduction,
+                    threads: 1,
+                    ..Options::default()
+                },
+            );
+            assert_eq!(outcome.verdict, Verdict::Holds);
+        }
+    }
+}
+
+#[test]
+fn verdicts_do_not_depend_on_threads() {
+    let mut p = Processes::new();
+    let names = [
+        "+0 +1 -1 -0 +2 -2",
+        "+1 +2 -2 -1 +0 -0",
+        "+2 +0 -0 -2 +1 -1",
+        "+3 -3 +4 -4",
+    ];
+    let (live, whole) = program(&mut p, &names);
+    let question = Question::Refines {
+        model: Model::Failures,
+        spec: live,
+        implementation: whole,
+    };
+    let one = ask(
+        &mut p,
+        &question,
+        &Options {
+            threads: 1,
+            ..Options::default()
+        },
+    );
+    for threads in [2, 3, 5] {
+        let other = ask(
+            &mut p,
+            &question,
+            &Options {
+                threads,
+                ..Options::default()
+            },
+        );
+        assert_eq!(one.verdict, other.verdict);
+    }
+}
+
+#[test]
+fn a_spent_budget_is_undecided() {
+    let mut p = Processes::new();
+    let (live, whole) = program(
+        &mut p,
+        &["+0 -0 +0 -0 +0 -0", "+1 -1 +1 -1 +1 -1", "+2 -2 +2 -2"],
+    );
+    let question = Question::Refines {
+        model: Model::Failures,
+        spec: live,
+        implementation: whole,
+    };
+    let budget = Budget {
+        states: Some(20),
+        ..Budget::default()
+    };
+    let outcome = ask(
+        &mut p,
+        &question,
+        &Options {
+            budget,
+            ..Options::default()
+        },
+    );
+    assert!(matches!(outcome.verdict, Verdict::Undecided(why) if why.contains("20 states")));
+}
+
+#[test]
+fn termination_may_refuse_everything_else() {
+    let mut p = Processes::new();
+    let [a] = events(&mut p, "a")[..] else {
+        panic!()
+    };
+    let (stop, skip) = (p.stop(), p.skip());
+    let pa = p.prefix(a, stop);
+    let choice = p.external_choice(vec![skip, pa]);
+    let sliding = p.sliding(pa, skip);
+    // SKIP [] a -> STOP is the same as (a -> STOP) [> SKIP.
+    for (spec, implementation) in [(choice, sliding), (sliding, choice)] {
+        let question = Question::Refines {
+            model: Model::FailuresDivergences,
+            spec,
+            implementation,
+        };
+        assert_eq!(
+            ask(&mut p, &question, &Options::default()).verdict,
+            Verdict::Holds
+        );
+    }
+    let question = Question::Deterministic {
+        model: Model::Failures,
+        process: choice,
+    };
+    let outcome = ask(&mut p, &question, &Options::default());
+    assert!(matches!(outcome.verdict, Verdict::Fails(_)));
+    // Two that end, end together; one that does not, does not.
+    let both = p.interleave(vec![skip, skip]);
+    let question = Question::DeadlockFree {
+        model: Model::Failures,
+        process: both,
+    };
+    assert_eq!(
+        ask(&mut p, &question, &Options::default()).verdict,
+        Verdict::Holds
+    );
+    let one = p.interleave(vec![skip, stop]);
+    let question = Question::DeadlockFree {
+        model: Model::Failures,
+        process: one,
+    };
+    assert!(matches!(
+        ask(&mut p, &question, &Options::default()).verdict,
+        Verdict::Fails(_)
+    ));
+}
+
+#[test]
+fn long_threads_compile_fast() {
+    let started = std::time::Instant::now();
+    let mut p = Processes::new();
+    let line: Vec<String> = (0..2500)
+        .map(|i| format!("+{0} +9 -9 -{0}", i % 8))
+        .collect();
+    let line = line.join(" ");
+    let (live, whole) = program(&mut p, &[&line, &line, &line, &line]);
+    let budget = Budget {
+        states: Some(1000),
+        ..Budget::default()
+    };
+    let question = Question::Refines {
+        model: Model::Failures,
+        spec: live,
+        implementation: whole,
+    };
+    let outcome = ask(
+        &mut p,
+        &question,
+        &Options {
+            budget,
+            ..Options::default()
+        },
+    );
+    assert!(matches!(outcome.verdict, Verdict::Undecided(_)));
+    assert!(
+        outcome.statistics.rules < 100,
+        "rules follow events, not positions"
+    );
+    // Thirty milliseconds of work; the bound only catches what grows faster than the script.
+    assert!(started.elapsed().as_secs() < 10);
+}
