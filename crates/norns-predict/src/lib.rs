@@ -6,3 +6,4 @@
 
 pub mod generate;
 pub mod linear;
+pub mod order;

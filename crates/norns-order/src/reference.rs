@@ -1,0 +1,106 @@
+//! Z3 as the reference: the same formula, one integer per node.
+//!
+//! Ties need not be forbidden, see `smtlib`. Slow from a few hundred nodes on; it is here to be
+//! asked for a second opinion and to be measured against.
+
+use z3::ast::{Bool, Int};
+use z3::{Params, SatResult};
+
+use crate::formula::{Atom, Formula, Literal, Node};
+use crate::solver::Answer;
+
+pub struct Reference {
+    solver: z3::Solver,
+    nodes: Vec<Int>,
+    booleans: Vec<Option<Bool>>,
+}
+
+impl Reference {
+    /// `milliseconds` for one question; without, as long as it takes.
+    pub fn new(
+        nodes: usize,
+        edges: &[(Node, Node)],
+        formula: &Formula,
+        milliseconds: Option<u32>,
+    ) -> Self {
+        let solver = z3::Solver::new();
+        if let Some(limit) = milliseconds {
+            let mut params = Params::new();
+            params.set_u32("timeout", limit);
+            solver.set_params(&params);
+        }
+        let booleans = formula
+            .atoms()
+            .iter()
+            .enumerate()
+            .map(|(variable, atom)| match atom {
+                Atom::Boolean(_) => Some(Bool::new_const(format!("b{variable}"))),
+                Atom::Before(..) => None,
+            });
+        let reference = Reference {
+            solver,
+            nodes: (0..nodes)
+                .map(|node| Int::new_const(format!("o{node}")))
+                .collect(),
+            booleans: booleans.collect(),
+        };
+        for &(a, b) in edges {
+            reference.solver.assert(reference.before(a, b));
+        }
+        for clause in &formula.clauses {
+            let parts = reference.literals(formula, clause);
+            reference.solver.assert(Bool::or(&parts));
+        }
+        for (literals, sums) in &formula.counts {
+            let mut parts = reference.literals(formula, literals);
+            for sum in sums {
+                let terms = reference.literals(formula, &sum.terms);
+                let terms: Vec<(&Bool, i32)> = terms.iter().map(|term| (term, 1)).collect();
+                let at_least = i32::try_from(sum.at_least).expect("sums are small");
+                parts.push(match terms.is_empty() {
+                    true => Bool::from_bool(at_least == 0),
+                    false => Bool::pb_ge(&terms, at_least),
+                });
+            }
+            reference.solver.assert(Bool::or(&parts));
+        }
+        reference
+    }
+
+    pub fn ask(&self, formula: &Formula, query: &[Literal]) -> Answer {
+        self.solver.push();
+        for part in self.literals(formula, query) {
+            self.solver.assert(part);
+        }
+        let answer = match self.solver.check() {
+            SatResult::Sat => Answer::Satisfiable,
+            SatResult::Unsat => Answer::Unsatisfiable,
+            SatResult::Unknown => Answer::Undecided,
+        };
+        self.solver.pop(1);
+        answer
+    }
+
+    fn before(&self, a: Node, b: Node) -> Bool {
+        self.nodes[a.index()].lt(&self.nodes[b.index()])
+    }
+
+    fn literals(&self, formula: &Formula, literals: &[Literal]) -> Vec<Bool> {
+        let one = |&literal: &Literal| match formula.edge(literal) {
+            Some((a, b)) => self.before(a, b),
+            None => {
+                let known = self
+                    .booleans
+                    .get(literal.variable())
+                    .and_then(Option::as_ref);
+                let boolean = known.expect("the formula has not grown");
+                if literal.negated() {
+                    boolean.not()
+                } else {
+                    boolean.clone()
+                }
+            }
+        };
+        literals.iter().map(one).collect()
+    }
+}

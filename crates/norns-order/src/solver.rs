@@ -1,0 +1,747 @@
+//! The solver: clauses over the order of nodes, decided lazily.
+//!
+//! A CDCL core (watched literals, first unique implication point, restarts) with acyclicity as
+//! its theory. At every moment there is a total assignment: the order of `Graph` and a value for
+//! every Boolean. Only a clause that this assignment violates leads to a decision, so a query
+//! costs what it forces to change, not what it leaves alone; when nothing is violated, the
+//! assignment is the answer. (The theory follows the idea of Zord and Deagle, He et al. 2021;
+//! the lazy decisions are ours.)
+//!
+//! Clauses need not be there from the beginning: a `Lazy` source looks at the current order and
+//! gives those that it violates. Decisions follow the violated clauses, first come first served;
+//! there is no activity score, since a query seldom needs more than a handful of conflicts.
+
+use std::collections::VecDeque;
+
+use crate::formula::{Atom, Formula, Literal, Node};
+use crate::graph::{Graph, Order};
+
+/// The total assignment as a source of clauses sees it.
+pub struct View<'s> {
+    pub order: &'s Order,
+    current: &'s [bool],
+}
+
+impl View<'_> {
+    /// False for a variable that was added after the assignment was made.
+    pub fn knows(&self, literal: Literal) -> bool {
+        literal.variable() < self.current.len()
+    }
+
+    pub fn value(&self, literal: Literal) -> bool {
+        self.current[literal.variable()] != literal.negated()
+    }
+}
+
+/// A source of clauses.
+pub trait Lazy {
+    /// Puts clauses that `view` violates into `formula`; none when it violates none. `moved` are
+    /// the nodes whose place changed since the last call. A clause must follow from the
+    /// constraints alone, whatever the query.
+    fn violated(&mut self, view: &View<'_>, moved: &[Node], formula: &mut Formula);
+
+    /// A query begins: the order is the one to start from.
+    fn begin(&mut self) {}
+}
+
+/// No clauses but those of the solver.
+pub struct NoMore;
+
+impl Lazy for NoMore {
+    fn violated(&mut self, _: &View<'_>, _: &[Node], _: &mut Formula) {}
+}
+
+pub struct Query {
+    pub assumptions: Vec<Literal>,
+    /// A node and the one before which it stands in the order to start from.
+    pub place: Option<(Node, Node)>,
+    /// After so many conflicts the answer is `Undecided`.
+    pub conflicts: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// `Solver::order` and `Solver::value` are the model; it has been checked.
+    Satisfiable,
+    Unsatisfiable,
+    Undecided,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub queries: u64,
+    pub decisions: u64,
+    pub conflicts: u64,
+    pub theory_conflicts: u64,
+    pub theory_propagations: u64,
+    pub lazy_rounds: u64,
+    pub moves: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Decision,
+    Clause(u32),
+    /// A path of edges that were there before the literal; found again when it is asked for.
+    Path,
+}
+
+struct Clause {
+    /// The first two are watched.
+    literals: Vec<Literal>,
+    /// How many levels a learned clause spans; 0 for a clause of the problem, which is never
+    /// dropped.
+    glue: u32,
+}
+
+pub struct Solver {
+    formula: Formula,
+    graph: Graph,
+    /// `Some` for variables on the trail.
+    assigned: Vec<Option<bool>>,
+    /// The total assignment. Agrees with `graph` and, after `propagate`, with `assigned`.
+    current: Vec<bool>,
+    level: Vec<u32>,
+    reason: Vec<Reason>,
+    trail_index: Vec<u32>,
+    trail: Vec<Literal>,
+    limits: Vec<usize>,
+    head: usize,
+    /// Edges of order literals before this index of the trail are in `graph`.
+    theory_head: usize,
+    watches: Vec<Vec<(u32, Literal)>>,
+    clauses: Vec<Clause>,
+    learned: usize,
+    /// The clauses of the problem, literals in the order in which they were given: the earlier
+    /// one is decided first.
+    problem: Vec<Vec<Literal>>,
+    /// For every literal the clauses of the problem that contain it.
+    occurrences: Vec<Vec<u32>>,
+    variables_at: Vec<Vec<u32>>,
+    /// Clauses of the problem that may be violated.
+    suspects: VecDeque<u32>,
+    suspected: Vec<bool>,
+    moved: Vec<Node>,
+    is_moved: Vec<bool>,
+    seen: Vec<bool>,
+    contradiction: bool,
+    statistics: Statistics,
+}
+
+impl Solver {
+    /// The order to start from is the order of the nodes' numbers; every edge must agree with it.
+    pub fn new(nodes: usize, edges: &[(Node, Node)]) -> Self {
+        assert!(
+            edges.iter().all(|(a, b)| a < b),
+            "fixed edges agree with the order to start from"
+        );
+        Solver {
+            formula: Formula::new(),
+            graph: Graph::new(nodes, edges),
+            assigned: Vec::new(),
+            current: Vec::new(),
+            level: Vec::new(),
+            reason: Vec::new(),
+            trail_index: Vec::new(),
+            trail: Vec::new(),
+            limits: Vec::new(),
+            head: 0,
+            theory_head: 0,
+            watches: Vec::new(),
+            clauses: Vec::new(),
+            learned: 0,
+            problem: Vec::new(),
+            occurrences: Vec::new(),
+            variables_at: vec![Vec::new(); nodes],
+            suspects: VecDeque::new(),
+            suspected: Vec::new(),
+            moved: Vec::new(),
+            is_moved: vec![false; nodes],
+            seen: Vec::new(),
+            contradiction: false,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// This node keeps the place that a query gives it; everything else moves around it.
+    pub fn set_steady(&mut self, node: Node) {
+        self.graph.steady = Some(node);
+    }
+
+    pub fn before(&mut self, a: Node, b: Node) -> Literal {
+        let literal = self.formula.before(a, b);
+        self.adopt_atoms();
+        literal
+    }
+
+    pub fn boolean(&mut self, start: bool) -> Literal {
+        let literal = self.formula.boolean(start);
+        self.adopt_atoms();
+        literal
+    }
+
+    pub fn add_clause(&mut self, literals: Vec<Literal>) {
+        self.backtrack(0);
+        if let Some(conflict) = self.attach_problem_clause(literals) {
+            self.resolve(conflict);
+        }
+    }
+
+    pub fn order(&self) -> &Order {
+        &self.graph.order
+    }
+
+    pub fn value(&self, literal: Literal) -> bool {
+        self.current[literal.variable()] != literal.negated()
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            moves: self.graph.visits,
+            ..self.statistics
+        }
+    }
+
+    /// How many clauses of the problem there are by now.
+    pub fn clause_count(&self) -> usize {
+        self.problem.len()
+    }
+
+    pub fn solve(&mut self, query: &Query, lazy: &mut impl Lazy) -> Answer {
+        self.statistics.queries += 1;
+        self.begin(query, lazy);
+        let first_conflict = self.statistics.conflicts;
+        let mut until_restart = 64;
+        loop {
+            if self.contradiction {
+                return Answer::Unsatisfiable;
+            }
+            if let Some(conflict) = self.propagate() {
+                self.resolve(conflict);
+                if self.statistics.conflicts - first_conflict >= query.conflicts {
+                    return Answer::Undecided;
+                }
+                if self.statistics.conflicts - first_conflict >= until_restart {
+                    until_restart = until_restart * 3 / 2 + 64;
+                    self.backtrack(0);
+                    self.forget();
+                }
+                continue;
+            }
+            if let Some(&assumption) = query.assumptions.get(self.limits.len()) {
+                match self.assigned_value(assumption) {
+                    Some(false) => return Answer::Unsatisfiable,
+                    Some(true) => self.limits.push(self.trail.len()),
+                    None => {
+                        self.limits.push(self.trail.len());
+                        self.enqueue(assumption, Reason::Decision);
+                    }
+                }
+                continue;
+            }
+            if let Some(literal) = self.next_decision() {
+                self.statistics.decisions += 1;
+                self.limits.push(self.trail.len());
+                self.enqueue(literal, Reason::Decision);
+                continue;
+            }
+            self.statistics.lazy_rounds += 1;
+            let view = View {
+                order: &self.graph.order,
+                current: &self.current,
+            };
+            lazy.violated(&view, &self.moved, &mut self.formula);
+            for node in self.moved.drain(..) {
+                self.is_moved[node.index()] = false;
+            }
+            self.adopt_atoms();
+            let more = std::mem::take(&mut self.formula.clauses);
+            if more.is_empty() {
+                self.check_model(query);
+                return Answer::Satisfiable;
+            }
+            for literals in more {
+                if let Some(conflict) = self.attach_problem_clause(literals) {
+                    self.resolve(conflict);
+                }
+            }
+        }
+    }
+
+    /// Back to the order to start from; edges that hold whatever the query are put in again.
+    fn begin(&mut self, query: &Query, lazy: &mut impl Lazy) {
+        self.backtrack(0);
+        self.forget();
+        for index in (0..self.theory_head).rev() {
+            if let Some((a, b)) = self.formula.edge(self.trail[index]) {
+                self.graph.remove(a, b);
+            }
+        }
+        self.theory_head = 0;
+        self.graph.begin(query.place);
+        for node in self.moved.drain(..) {
+            self.is_moved[node.index()] = false;
+        }
+        lazy.begin();
+        for (variable, atom) in self.formula.atoms().iter().enumerate() {
+            self.current[variable] = match (*atom, self.assigned[variable]) {
+                (Atom::Before(a, b), _) => self.graph.order.is_before(a, b),
+                (Atom::Boolean(_), Some(value)) => value,
+                (Atom::Boolean(start), None) => start,
+            };
+        }
+        for clause in std::mem::take(&mut self.suspects) {
+            self.suspected[clause as usize] = false;
+        }
+        for clause in 0..self.problem.len() {
+            if !self.problem[clause]
+                .iter()
+                .any(|&literal| self.value(literal))
+            {
+                self.suspect(clause as u32);
+            }
+        }
+    }
+
+    /// Makes room for the variables that were added to the formula.
+    fn adopt_atoms(&mut self) {
+        for variable in self.assigned.len()..self.formula.atoms().len() {
+            self.assigned.push(None);
+            self.level.push(0);
+            self.reason.push(Reason::Decision);
+            self.trail_index.push(0);
+            self.seen.push(false);
+            for _ in 0..2 {
+                self.watches.push(Vec::new());
+                self.occurrences.push(Vec::new());
+            }
+            let current = match self.formula.atoms()[variable] {
+                Atom::Before(a, b) => {
+                    self.variables_at[a.index()].push(variable as u32);
+                    self.variables_at[b.index()].push(variable as u32);
+                    self.graph.order.is_before(a, b)
+                }
+                Atom::Boolean(start) => start,
+            };
+            self.current.push(current);
+        }
+    }
+
+    fn assigned_value(&self, literal: Literal) -> Option<bool> {
+        self.assigned[literal.variable()].map(|value| value != literal.negated())
+    }
+
+    fn suspect(&mut self, clause: u32) {
+        if !self.suspected[clause as usize] {
+            self.suspected[clause as usize] = true;
+            self.suspects.push_back(clause);
+        }
+    }
+
+    /// The total assignment changes: clauses that relied on the old value become suspects.
+    fn flip(&mut self, variable: usize) {
+        self.current[variable] = !self.current[variable];
+        let now_false = Literal::new(variable, self.current[variable]);
+        for i in 0..self.occurrences[now_false.index()].len() {
+            let clause = self.occurrences[now_false.index()][i];
+            self.suspect(clause);
+        }
+    }
+
+    /// A literal of the first violated clause. The clause stays a suspect until it is seen to
+    /// hold, since a conflict can undo the decision before the order has changed.
+    fn next_decision(&mut self) -> Option<Literal> {
+        while let Some(&clause) = self.suspects.front() {
+            let literals = &self.problem[clause as usize];
+            if literals.iter().any(|&literal| self.value(literal)) {
+                self.suspects.pop_front();
+                self.suspected[clause as usize] = false;
+                continue;
+            }
+            let open = literals
+                .iter()
+                .find(|&&literal| self.assigned_value(literal).is_none());
+            return Some(*open.expect("propagation finds clauses that are false"));
+        }
+        None
+    }
+
+    fn enqueue(&mut self, literal: Literal, reason: Reason) {
+        let variable = literal.variable();
+        let value = !literal.negated();
+        self.assigned[variable] = Some(value);
+        self.level[variable] = self.limits.len() as u32;
+        self.reason[variable] = reason;
+        self.trail_index[variable] = self.trail.len() as u32;
+        self.trail.push(literal);
+        let is_boolean = matches!(self.formula.atoms()[variable], Atom::Boolean(_));
+        if is_boolean && self.current[variable] != value {
+            self.flip(variable);
+        }
+    }
+
+    /// Until nothing follows any more, or to a conflict: a clause whose literals are all false.
+    fn propagate(&mut self) -> Option<Vec<Literal>> {
+        loop {
+            if self.head < self.trail.len() {
+                let literal = self.trail[self.head];
+                self.head += 1;
+                if let Some(clause) = self.propagate_clauses(!literal) {
+                    return Some(self.clauses[clause as usize].literals.clone());
+                }
+            } else if self.theory_head < self.trail.len() {
+                let literal = self.trail[self.theory_head];
+                if let Some((a, b)) = self.formula.edge(literal) {
+                    if self.graph.insert(a, b, literal).is_err() {
+                        self.statistics.theory_conflicts += 1;
+                        let path = self.graph.path(b, a, |_| true);
+                        let path = path.expect("the search that found the cycle took this path");
+                        let mut conflict = vec![!literal];
+                        conflict.extend(path.iter().map(|&edge| !edge));
+                        return Some(conflict);
+                    }
+                    self.theory_head += 1;
+                    self.after_insert(a, b);
+                } else {
+                    self.theory_head += 1;
+                }
+            } else {
+                return None;
+            }
+        }
+    }
+
+    /// Notes what moved, and what the new edge from `a` to `b` implies between the two and the
+    /// nodes that moved.
+    fn after_insert(&mut self, a: Node, b: Node) {
+        let moved = std::mem::take(&mut self.graph.moved);
+        for &node in &moved {
+            self.note_moved(Node(node));
+            for i in 0..self.variables_at[node as usize].len() {
+                let variable = self.variables_at[node as usize][i] as usize;
+                let Atom::Before(first, second) = self.formula.atoms()[variable] else {
+                    continue;
+                };
+                let now = self.graph.order.is_before(first, second);
+                if self.current[variable] != now {
+                    self.flip(variable);
+                }
+                let other = if first.0 == node { second } else { first };
+                if (other == a || other == b) && self.assigned[variable].is_none() {
+                    self.statistics.theory_propagations += 1;
+                    self.enqueue(Literal::new(variable, !now), Reason::Path);
+                }
+            }
+        }
+        self.graph.moved = moved;
+    }
+
+    fn note_moved(&mut self, node: Node) {
+        if !self.is_moved[node.index()] {
+            self.is_moved[node.index()] = true;
+            self.moved.push(node);
+        }
+    }
+
+    /// `falsified` has become false. The number of a clause that is now false is returned.
+    fn propagate_clauses(&mut self, falsified: Literal) -> Option<u32> {
+        let mut watching = std::mem::take(&mut self.watches[falsified.index()]);
+        let mut conflict = None;
+        let mut kept = 0;
+        let mut i = 0;
+        'clauses: while i < watching.len() {
+            let (number, blocker) = watching[i];
+            i += 1;
+            if self.assigned_value(blocker) == Some(true) {
+                watching[kept] = (number, blocker);
+                kept += 1;
+                continue;
+            }
+            let literals = &mut self.clauses[number as usize].literals;
+            if literals[0] == falsified {
+                literals.swap(0, 1);
+            }
+            let first = literals[0];
+            let assigned = &self.assigned;
+            let value = |l: Literal| assigned[l.variable()].map(|value| value != l.negated());
+            if value(first) == Some(true) {
+                watching[kept] = (number, first);
+                kept += 1;
+                continue;
+            }
+            for k in 2..literals.len() {
+                if value(literals[k]) != Some(false) {
+                    literals.swap(1, k);
+                    let watched = literals[1];
+                    self.watches[watched.index()].push((number, first));
+                    continue 'clauses;
+                }
+            }
+            watching[kept] = (number, first);
+            kept += 1;
+            if value(first) == Some(false) {
+                conflict = Some(number);
+                while i < watching.len() {
+                    watching[kept] = watching[i];
+                    kept += 1;
+                    i += 1;
+                }
+            } else {
+                self.enqueue(first, Reason::Clause(number));
+            }
+        }
+        watching.truncate(kept);
+        self.watches[falsified.index()] = watching;
+        conflict
+    }
+
+    fn backtrack(&mut self, level: usize) {
+        if self.limits.len() <= level {
+            return;
+        }
+        let keep = self.limits[level];
+        for index in (keep..self.trail.len()).rev() {
+            let literal = self.trail[index];
+            self.assigned[literal.variable()] = None;
+            if index < self.theory_head
+                && let Some((a, b)) = self.formula.edge(literal)
+            {
+                self.graph.remove(a, b);
+            }
+        }
+        self.trail.truncate(keep);
+        self.limits.truncate(level);
+        self.head = self.head.min(keep);
+        self.theory_head = self.theory_head.min(keep);
+    }
+
+    /// Adds a clause during the search. A conflict is returned for `resolve`.
+    fn attach_problem_clause(&mut self, mut literals: Vec<Literal>) -> Option<Vec<Literal>> {
+        let mut distinct = literals.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        if distinct.windows(2).any(|pair| pair[0] == !pair[1]) {
+            return None;
+        }
+        if distinct.len() < literals.len() {
+            let mut left = distinct;
+            literals.retain(|literal| match left.binary_search(literal) {
+                Ok(at) => {
+                    left.remove(at);
+                    true
+                }
+                Err(_) => false,
+            });
+        }
+        let number = self.problem.len() as u32;
+        self.suspected.push(false);
+        for &literal in &literals {
+            self.occurrences[literal.index()].push(number);
+        }
+        self.problem.push(literals.clone());
+        if !literals.iter().any(|&literal| self.value(literal)) {
+            self.suspect(number);
+        }
+        self.attach(literals, 0)
+    }
+
+    /// Puts a clause under watch, whatever the state of the trail. Goes back to the level at
+    /// which it is unit or false; then its literal is assigned or the conflict returned.
+    fn attach(&mut self, mut literals: Vec<Literal>, glue: u32) -> Option<Vec<Literal>> {
+        let rank = |solver: &Solver, literal: Literal| match solver.assigned_value(literal) {
+            Some(true) | None => u32::MAX,
+            Some(false) => solver.level[literal.variable()],
+        };
+        literals.sort_by_key(|&literal| std::cmp::Reverse(rank(self, literal)));
+        match literals.len() {
+            0 => {
+                self.contradiction = true;
+                return None;
+            }
+            1 => {
+                self.backtrack(0);
+                match self.assigned_value(literals[0]) {
+                    Some(true) => {}
+                    Some(false) => self.contradiction = true,
+                    None => self.enqueue(literals[0], Reason::Decision),
+                }
+                return None;
+            }
+            _ => {}
+        }
+        let (first, second) = (rank(self, literals[0]), rank(self, literals[1]));
+        let number = self.clauses.len() as u32;
+        self.watches[literals[0].index()].push((number, literals[1]));
+        self.watches[literals[1].index()].push((number, literals[0]));
+        self.learned += usize::from(glue > 0);
+        self.clauses.push(Clause {
+            literals: literals.clone(),
+            glue,
+        });
+        if second == u32::MAX || self.assigned_value(literals[0]) == Some(true) {
+            return None;
+        }
+        if first == u32::MAX || first > second {
+            self.backtrack(second as usize);
+            self.enqueue(literals[0], Reason::Clause(number));
+            return None;
+        }
+        self.backtrack(first as usize);
+        Some(literals)
+    }
+
+    /// Learns from a conflict and goes back to where the learned clause is unit.
+    fn resolve(&mut self, conflict: Vec<Literal>) {
+        self.statistics.conflicts += 1;
+        let top = conflict
+            .iter()
+            .map(|literal| self.level[literal.variable()])
+            .max()
+            .unwrap_or(0);
+        if top == 0 {
+            self.contradiction = true;
+            return;
+        }
+        self.backtrack(top as usize);
+        let mut learned = Vec::new();
+        let mut open = 0;
+        let mut index = self.trail.len();
+        let mut literals = conflict;
+        let asserting = loop {
+            for &literal in &literals {
+                let variable = literal.variable();
+                if self.seen[variable] || self.level[variable] == 0 {
+                    continue;
+                }
+                self.seen[variable] = true;
+                if self.level[variable] == top {
+                    open += 1;
+                } else {
+                    learned.push(literal);
+                }
+            }
+            loop {
+                index -= 1;
+                if self.seen[self.trail[index].variable()] {
+                    break;
+                }
+            }
+            let literal = self.trail[index];
+            self.seen[literal.variable()] = false;
+            open -= 1;
+            if open == 0 {
+                break !literal;
+            }
+            literals = self.reason_of(literal);
+        };
+        let all = learned.clone();
+        learned.retain(|&literal| !self.is_implied_by_seen(literal));
+        for literal in all {
+            self.seen[literal.variable()] = false;
+        }
+        let mut levels: Vec<u32> = learned
+            .iter()
+            .map(|literal| self.level[literal.variable()])
+            .collect();
+        levels.sort_unstable();
+        levels.dedup();
+        let back = levels.last().copied().unwrap_or(0);
+        learned.insert(0, asserting);
+        self.backtrack(back as usize);
+        let conflict = self.attach(learned, levels.len() as u32 + 1);
+        assert!(
+            conflict.is_none(),
+            "a learned clause is unit after going back"
+        );
+    }
+
+    /// A literal of the learned clause is superfluous when its reason has only others of them.
+    fn is_implied_by_seen(&self, literal: Literal) -> bool {
+        let Reason::Clause(number) = self.reason[literal.variable()] else {
+            return false;
+        };
+        self.clauses[number as usize].literals.iter().all(|other| {
+            other.variable() == literal.variable()
+                || self.seen[other.variable()]
+                || self.level[other.variable()] == 0
+        })
+    }
+
+    /// The other literals, all false, of a clause that made `literal` true.
+    fn reason_of(&mut self, literal: Literal) -> Vec<Literal> {
+        match self.reason[literal.variable()] {
+            Reason::Decision => unreachable!("a decision is the last literal of its level"),
+            Reason::Clause(number) => {
+                let literals = self.clauses[number as usize].literals.iter();
+                literals
+                    .copied()
+                    .filter(|&other| other != literal)
+                    .collect()
+            }
+            Reason::Path => {
+                let (a, b) = self.formula.edge(literal).expect("only edges have paths");
+                let limit = self.trail_index[literal.variable()];
+                let index = &self.trail_index;
+                let path = self.graph.path(a, b, |edge| index[edge.variable()] < limit);
+                let path = path.expect("the edges that implied the literal are still there");
+                path.iter().map(|&edge| !edge).collect()
+            }
+        }
+    }
+
+    /// Drops the learned clauses that span most levels, when there are many. Level 0 only.
+    fn forget(&mut self) {
+        if self.learned < 4000 + self.problem.len() {
+            return;
+        }
+        let mut glues: Vec<u32> = self
+            .clauses
+            .iter()
+            .map(|clause| clause.glue)
+            .filter(|&glue| glue > 0)
+            .collect();
+        glues.sort_unstable();
+        let limit = glues[glues.len() / 2].max(2);
+        self.clauses.retain(|clause| clause.glue <= limit);
+        self.learned = self.clauses.iter().filter(|clause| clause.glue > 0).count();
+        for watching in &mut self.watches {
+            watching.clear();
+        }
+        // Nothing at level 0 is ever explained, so reasons need not be renumbered; but a watched
+        // literal must not have been false before the clause came under watch again.
+        for literal in &self.trail {
+            self.reason[literal.variable()] = Reason::Decision;
+        }
+        self.head = 0;
+        for (number, clause) in self.clauses.iter().enumerate() {
+            let literals = &clause.literals;
+            self.watches[literals[0].index()].push((number as u32, literals[1]));
+            self.watches[literals[1].index()].push((number as u32, literals[0]));
+        }
+    }
+
+    /// Every answer is checked against the constraints, not against how it was found.
+    fn check_model(&self, query: &Query) {
+        let order = &self.graph.order;
+        assert!(
+            order.nodes().count() == self.is_moved.len(),
+            "every node has its own place in the order"
+        );
+        assert!(
+            self.graph.fixed_edges().all(|(a, b)| order.is_before(a, b)),
+            "the order respects the fixed edges"
+        );
+        let holds = |literal: &Literal| match self.formula.edge(*literal) {
+            Some((a, b)) => order.is_before(a, b),
+            None => self.value(*literal),
+        };
+        assert!(
+            self.problem.iter().all(|clause| clause.iter().any(holds)),
+            "the order satisfies every clause"
+        );
+        assert!(
+            query.assumptions.iter().all(holds),
+            "the order satisfies the assumptions"
+        );
+    }
+}

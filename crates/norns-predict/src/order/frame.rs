@@ -1,0 +1,107 @@
+//! What the constraints of all objects share: nodes, the end of the schedule, what is known to be
+//! ordered, and the writing of clauses.
+//!
+//! Every event of the trace is a node, with the event's number. One node more is the end of the
+//! schedule: an event takes place when it stands before the end. Events behind it are not placed
+//! at all, so every constraint speaks of events before the end only (this is the "after infinity"
+//! of RV-Predict, and closes both holes that DESIGN.md's model names).
+
+use std::ops::Range;
+
+use norns_order::{Formula, Literal, Node, View};
+use norns_trace::EventIndex;
+
+use super::clocks::Clocks;
+
+pub(super) struct Frame {
+    pub end: Node,
+    pub clocks: Clocks,
+}
+
+/// A part of a clause.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    Before(Node, Node),
+    /// The event does not take place.
+    Absent(Node),
+    Literal(Literal),
+}
+
+pub(super) fn node(event: EventIndex) -> Node {
+    Node(event.0)
+}
+
+impl Frame {
+    /// Adds a clause without what is known to be false, and none when a part is known to be true.
+    pub fn clause(&self, formula: &mut Formula, parts: impl IntoIterator<Item = Part>) {
+        let mut literals = Vec::new();
+        for part in parts {
+            match part {
+                Part::Before(a, b) if self.clocks.ordered(a, b) => return,
+                Part::Before(a, b) if self.clocks.ordered(b, a) => {}
+                Part::Before(a, b) => literals.push(formula.before(a, b)),
+                Part::Absent(a) => literals.push(formula.before(self.end, a)),
+                Part::Literal(literal) => literals.push(literal),
+            }
+        }
+        formula.clause(literals);
+    }
+
+    pub fn ordered(&self, a: Node, b: Node) -> bool {
+        self.clocks.ordered(a, b)
+    }
+}
+
+/// The current order, as the constraint of one object looks at it.
+pub(super) struct Sight<'s> {
+    pub frame: &'s Frame,
+    pub view: &'s View<'s>,
+    /// Nodes outside stand as in the trace.
+    pub window: Range<u32>,
+}
+
+impl Sight<'_> {
+    pub fn takes_place(&self, node: Node) -> bool {
+        self.view.order.is_before(node, self.frame.end)
+    }
+
+    pub fn is_before(&self, a: Node, b: Node) -> bool {
+        self.view.order.is_before(a, b)
+    }
+
+    /// Whether the variable was there when the current assignment was made.
+    pub fn knows(&self, literal: Literal) -> bool {
+        self.view.knows(literal)
+    }
+
+    /// Of `nodes`, sorted by number: the range of indices inside the window.
+    pub fn inside(&self, nodes: &[Node]) -> Range<usize> {
+        let from = nodes.partition_point(|node| node.0 < self.window.start);
+        let to = nodes.partition_point(|node| node.0 < self.window.end);
+        from..to.max(from)
+    }
+
+    /// Indices of the nodes inside the window that take place, in their current order.
+    pub fn current_order(&self, nodes: &[Node]) -> Vec<usize> {
+        let mut found: Vec<(u64, usize)> = self
+            .inside(nodes)
+            .filter(|&i| self.takes_place(nodes[i]))
+            .map(|i| (self.view.order.label(nodes[i]), i))
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, i)| i).collect()
+    }
+}
+
+/// The rules of one synchronisation object or memory location.
+pub(super) trait Constraint {
+    /// All its nodes, sorted.
+    fn nodes(&self) -> &[Node];
+
+    /// Adds clauses that the current order violates; none when it violates none. `formula` need
+    /// not get all of them.
+    fn violated(&self, sight: &Sight<'_>, formula: &mut Formula);
+
+    /// Adds everything, for another solver.
+    fn all(&self, frame: &Frame, formula: &mut Formula);
+}

@@ -1,0 +1,260 @@
+//! Prediction by the ordering solver: witnesses that respect values.
+//!
+//! After Said, Wang, Yang and Sakallah, "Generating Data Race Witnesses by an SMT-based Analysis"
+//! (NFM 2011): a schedule is an order of the events under which every synchronisation object
+//! allows each of its operations and every read sees what it saw. What is new here: events after
+//! the bug are not placed at all, deadlocks are a property beside races, branches say which reads
+//! count, all of POSIX threads is covered, and the solver is our own (`norns-order`); Z3 answers
+//! the same questions where a second opinion is wanted (`Engine::formula`).
+//!
+//! Nothing leaves the engine that the checker of `norns-model`, and for values and branches
+//! `check`, does not accept.
+
+mod back_end;
+mod candidates;
+mod check;
+mod clocks;
+mod conditions;
+mod counters;
+mod encoding;
+mod frame;
+mod locks;
+mod needs;
+mod registers;
+
+use norns_model::checker::Checker;
+use norns_model::{Bug, Meaning, Model, Witness};
+use norns_order::{Answer, Formula, Literal, Node, Query, Solver, Statistics};
+use norns_trace::{EventIndex, Trace};
+
+pub use back_end::BackEnd;
+#[cfg(feature = "z3")]
+pub use back_end::SecondOpinion;
+pub use candidates::Counts;
+use candidates::Histories;
+use encoding::Encoding;
+use frame::node;
+pub use registers::Reads;
+
+/// What is known about a candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Witness(Witness),
+    /// No schedule shows it.
+    Impossible,
+    /// The budget was spent.
+    Undecided,
+}
+
+/// Something that a replay has shown the trace not to tell.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Constraint {
+    /// No schedule has these events in this order.
+    NotInThisOrder(Vec<EventIndex>),
+    /// The second takes place only after the first.
+    Before(EventIndex, EventIndex),
+}
+
+/// All questions about one trace.
+pub struct Engine<'t> {
+    model: Model<'t>,
+    reads: Reads,
+    encoding: Encoding,
+    solver: Solver,
+    checker: Checker<'t>,
+    histories: Histories,
+    added: Vec<Constraint>,
+    /// How many conflicts one question may cost.
+    pub budget: u64,
+}
+
+/// A formula for another solver, and what it is asked.
+pub struct Problem {
+    pub formula: Formula,
+    pub nodes: usize,
+    pub edges: Vec<(Node, Node)>,
+    /// One question for every bug, in their order.
+    pub queries: Vec<Vec<Literal>>,
+}
+
+impl<'t> Engine<'t> {
+    pub fn new(trace: &'t Trace, reads: Reads) -> Self {
+        let model = Model::new(trace, Meaning::Optimistic);
+        let encoding = Encoding::new(&model, reads);
+        let mut solver = Solver::new(encoding.node_count(), &encoding.edges);
+        solver.set_steady(encoding.frame.end);
+        let by_write = reads == Reads::SameWrite && !encoding.branches;
+        let meaning = if by_write {
+            Meaning::Faithful
+        } else {
+            Meaning::Optimistic
+        };
+        Engine {
+            checker: Checker::new(trace, meaning),
+            histories: Histories::of(&model),
+            model,
+            reads,
+            encoding,
+            solver,
+            added: Vec::new(),
+            budget: 100_000,
+        }
+    }
+
+    /// Reads that did not see the last write that the trace has: something that was not recorded
+    /// wrote there. Each is taken to need the write before it.
+    pub fn mismatches(&self) -> usize {
+        self.encoding.mismatches
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        self.solver.statistics()
+    }
+
+    /// A schedule after which both accesses are next.
+    pub fn race(&mut self, one: EventIndex, other: EventIndex) -> Outcome {
+        let (first, second) = (one.min(other), one.max(other));
+        if !self.model.conflict(first, second) {
+            return Outcome::Impossible;
+        }
+        self.find(Bug::Race { first, second })
+    }
+
+    /// A schedule after which all these acquisitions are next. They are a cycle: each wants a
+    /// lock that the thread of the next one holds.
+    pub fn lock_deadlock(&mut self, cycle: Vec<EventIndex>) -> Outcome {
+        self.find(Bug::LockDeadlock { blocked: cycle })
+    }
+
+    /// From now on only schedules under this constraint count.
+    pub fn add(&mut self, constraint: Constraint) {
+        let literals = constraint_literals(&constraint, self.encoding.frame.end, &mut |a, b| {
+            self.solver.before(a, b)
+        });
+        self.solver.add_clause(literals);
+        self.encoding.distrust_start();
+        self.added.push(constraint);
+    }
+
+    /// A schedule that shows this bug: a race or a cycle of locks.
+    pub fn find(&mut self, bug: Bug) -> Outcome {
+        let events = events_of(&bug);
+        if self.is_surely_impossible(&bug) {
+            return Outcome::Impossible;
+        }
+        let solver = &mut self.solver;
+        let assumptions = assumptions(&self.model, &bug, self.encoding.frame.end, &mut |a, b| {
+            solver.before(a, b)
+        });
+        let first = *events.iter().min().expect("a bug has events");
+        let query = Query {
+            assumptions,
+            place: Some((self.encoding.frame.end, node(first))),
+            conflicts: self.budget,
+        };
+        match self.solver.solve(&query, &mut self.encoding) {
+            Answer::Unsatisfiable => Outcome::Impossible,
+            Answer::Undecided => Outcome::Undecided,
+            Answer::Satisfiable => {
+                let end = self.encoding.frame.end;
+                let nodes = self.solver.order().nodes().take_while(|&node| node != end);
+                let schedule = nodes.map(|node| EventIndex(node.0)).collect();
+                let witness = Witness { schedule, bug };
+                self.check(&witness);
+                Outcome::Witness(witness)
+            }
+        }
+    }
+
+    /// Where a wrong answer is worse than a stop.
+    fn check(&self, witness: &Witness) {
+        if let Err(refusal) = self.checker.check(witness) {
+            panic!("the ordering solver gave a schedule that is none: {refusal}");
+        }
+        if self.reads != Reads::Anything
+            && (self.reads == Reads::SameValue || self.encoding.branches)
+        {
+            let verdict = check::check_reads(&self.model, self.reads, &witness.schedule);
+            if let Err(event) = verdict {
+                panic!(
+                    "the ordering solver let event {} see another value",
+                    event.0
+                );
+            }
+        }
+    }
+
+    /// The whole formula, and a question for each bug, for another solver.
+    pub fn problem(&self, bugs: &[Bug]) -> Problem {
+        let mut formula = Formula::new();
+        // The variables of branch mode belong to one formula: a fresh encoding.
+        let encoding = Encoding::new(&self.model, self.reads);
+        encoding.all(&mut formula);
+        let end = encoding.frame.end;
+        for constraint in &self.added {
+            let literals = constraint_literals(constraint, end, &mut |a, b| formula.before(a, b));
+            formula.clause(literals);
+        }
+        let queries = bugs
+            .iter()
+            .map(|bug| assumptions(&self.model, bug, end, &mut |a, b| formula.before(a, b)))
+            .collect();
+        Problem {
+            formula,
+            nodes: encoding.node_count(),
+            edges: encoding.edges,
+            queries,
+        }
+    }
+}
+
+fn events_of(bug: &Bug) -> Vec<EventIndex> {
+    match bug {
+        Bug::Race { first, second } => vec![*first, *second],
+        Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
+    }
+}
+
+/// What directly has to take place for `event` to be the next one of its thread.
+fn needed_next(model: &Model<'_>, event: EventIndex) -> impl Iterator<Item = EventIndex> {
+    let events = &model.threads[model.thread_of(event).index()];
+    let previous = model.position_of(event).checked_sub(1).map(|p| events[p]);
+    previous.into_iter().chain(model.needed_before(event))
+}
+
+/// Each event of the bug is next: what it directly needs has taken place, itself not.
+fn assumptions(
+    model: &Model<'_>,
+    bug: &Bug,
+    end: Node,
+    before: &mut impl FnMut(Node, Node) -> Literal,
+) -> Vec<Literal> {
+    let mut literals = Vec::new();
+    for event in events_of(bug) {
+        literals.push(before(end, node(event)));
+        for needed in needed_next(model, event) {
+            literals.push(before(node(needed), end));
+        }
+    }
+    literals
+}
+
+fn constraint_literals(
+    constraint: &Constraint,
+    end: Node,
+    before: &mut impl FnMut(Node, Node) -> Literal,
+) -> Vec<Literal> {
+    match constraint {
+        Constraint::Before(a, b) => {
+            vec![before(node(*a), node(*b)), before(end, node(*b))]
+        }
+        Constraint::NotInThisOrder(events) => {
+            let pairs = events.windows(2);
+            let mut literals: Vec<Literal> = pairs
+                .map(|pair| before(node(pair[1]), node(pair[0])))
+                .collect();
+            literals.extend(events.last().map(|&last| before(end, node(last))));
+            literals
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Registers: memory locations and `once` objects, whose readers need what they saw.
+//!
+//! Equation 2 of Said et al. (2011), and equation 4 for `once`: a read takes place only where the
+//! last write before it left the value that the read needs. Values are numbers here: equal
+//! numbers, equal values. When values are not known, each write has a number of its own, and a
+//! read needs the write that it saw.
+//!
+//! In branch mode (the trace has branch events) a read needs its value only when a later branch
+//! of its thread takes place, or when a later write of its thread is seen by a read that needs
+//! its value (Huang, Meredith, Rosu 2014). Without branch events everything that follows a read
+//! may depend on it.
+
+use norns_model::Model;
+use norns_model::location::{LocationId, Touch};
+use norns_order::{Formula, Node};
+use norns_trace::{EventIndex, Op};
+use rustc_hash::FxHashMap;
+
+use super::frame::{Constraint, Frame, Part, Sight};
+use super::needs::Needs;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    pub node: Node,
+    pub needs: Option<u32>,
+    pub writes: Option<u32>,
+}
+
+pub(super) struct Register {
+    pub accesses: Vec<Access>,
+    nodes: Vec<Node>,
+    initial: u32,
+    /// For every value the indices of the accesses that write it.
+    sources: FxHashMap<u32, Vec<u32>>,
+    /// Where branches say which reads count; `None`: all that take place.
+    needs: Option<std::rc::Rc<Needs>>,
+}
+
+/// What a read has to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Anything: the optimistic meaning.
+    Anything,
+    /// The write that it saw in the trace: the faithful meaning.
+    SameWrite,
+    /// A write of the value that it saw in the trace.
+    SameValue,
+}
+
+/// Values of one location in the order of the trace.
+struct Builder {
+    accesses: Vec<Access>,
+    numbers: FxHashMap<Vec<u8>, u32>,
+    next: u32,
+    initial: u32,
+    current: u32,
+    /// The access (`None`: the initial state) that left a value nobody has seen yet.
+    unseen: Option<Option<usize>>,
+}
+
+impl Builder {
+    fn new() -> Self {
+        Builder {
+            accesses: Vec::new(),
+            numbers: FxHashMap::default(),
+            next: 1,
+            initial: 0,
+            current: 0,
+            unseen: Some(None),
+        }
+    }
+
+    fn fresh(&mut self) -> u32 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn number(&mut self, bytes: &[u8]) -> u32 {
+        if let Some(&number) = self.numbers.get(bytes) {
+            return number;
+        }
+        let number = self.fresh();
+        self.numbers.insert(bytes.to_vec(), number);
+        number
+    }
+
+    /// Returns whether the value read is the one that the trace left there.
+    fn read(&mut self, node: Node, bytes: Option<&[u8]>) -> bool {
+        let mut agrees = true;
+        if let Some(bytes) = bytes {
+            let seen = self.number(bytes);
+            match self.unseen.take() {
+                Some(None) => (self.initial, self.current) = (seen, seen),
+                Some(Some(writer)) => {
+                    self.accesses[writer].writes = Some(seen);
+                    self.current = seen;
+                }
+                None => agrees = seen == self.current,
+            }
+        }
+        self.accesses.push(Access {
+            node,
+            needs: Some(self.current),
+            writes: None,
+        });
+        agrees
+    }
+
+    fn write(&mut self, node: Node, bytes: Option<&[u8]>) {
+        let number = match bytes {
+            Some(bytes) => self.number(bytes),
+            None => self.fresh(),
+        };
+        self.current = number;
+        match self.accesses.last_mut() {
+            Some(access) if access.node == node => access.writes = Some(number),
+            _ => self.accesses.push(Access {
+                node,
+                needs: None,
+                writes: Some(number),
+            }),
+        }
+        self.unseen = bytes.is_none().then_some(Some(self.accesses.len() - 1));
+    }
+}
+
+/// The registers of all shared locations, and how many reads did not see the last write that the
+/// trace has: something that is not recorded wrote there. They need the write before them.
+pub(super) fn locations(model: &Model<'_>, reads: Reads) -> (Vec<Register>, usize) {
+    if reads == Reads::Anything {
+        return (Vec::new(), 0);
+    }
+    let trace = model.trace;
+    let mut builders: FxHashMap<u32, Builder> = FxHashMap::default();
+    let mut mismatches = 0;
+    let mut values = trace.values.iter().peekable();
+    for (i, event) in trace.events.iter().enumerate() {
+        let here = EventIndex::from_index(i);
+        while values.next_if(|value| value.event < here).is_some() {}
+        let value = values.next_if(|value| value.event == here);
+        let Some(touch) = Touch::of(event.op) else {
+            continue;
+        };
+        let value = value.filter(|_| reads == Reads::SameValue);
+        for location in model.locations.of_event(here).map(LocationId) {
+            if !model.locations.is_shared_and_written(location) {
+                continue;
+            }
+            let (address, size) = model.locations.bytes(location);
+            let offset = (address - touch.access.address) as usize;
+            let part = |bytes: &'_ Vec<u8>| -> Option<std::ops::Range<usize>> {
+                let range = offset..offset + size as usize;
+                (range.end <= bytes.len()).then_some(range)
+            };
+            let builder = builders.entry(location.0).or_insert_with(Builder::new);
+            let node = Node(i as u32);
+            if touch.reads {
+                let bytes = value.and_then(|v| part(&v.read).map(|range| &v.read[range]));
+                mismatches += usize::from(!builder.read(node, bytes));
+            }
+            if touch.writes {
+                let bytes = value.and_then(|v| part(&v.written).map(|range| &v.written[range]));
+                builder.write(node, bytes);
+            }
+        }
+    }
+    let mut builders: Vec<(u32, Builder)> = builders.into_iter().collect();
+    builders.sort_unstable_by_key(|&(location, _)| location);
+    let registers = builders
+        .into_iter()
+        .map(|(_, builder)| Register::new(builder.accesses, builder.initial))
+        .collect();
+    (registers, mismatches)
+}
+
+/// A `once`: its first runner needs it untouched, who passes needs it done.
+pub(super) fn onces(model: &Model<'_>) -> Vec<Register> {
+    const IDLE: u32 = 0;
+    const RUNNING: u32 = 1;
+    const DONE: u32 = 2;
+    let mut accesses: Vec<Vec<Access>> = vec![Vec::new(); model.trace.objects.len()];
+    for (i, event) in model.trace.events.iter().enumerate() {
+        let node = Node(i as u32);
+        let (object, needs, writes) = match event.op {
+            Op::OnceBegin(o) => (o, Some(IDLE), Some(RUNNING)),
+            Op::OnceEnd(o) => (o, None, Some(DONE)),
+            Op::OncePass(o) => (o, Some(DONE), None),
+            _ => continue,
+        };
+        accesses[object.index()].push(Access {
+            node,
+            needs,
+            writes,
+        });
+    }
+    let used = accesses.into_iter().filter(|accesses| !accesses.is_empty());
+    used.map(|accesses| Register::new(accesses, IDLE)).collect()
+}
+
+impl Register {
+    fn new(accesses: Vec<Access>, initial: u32) -> Self {
+        let mut sources: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for (i, access) in accesses.iter().enumerate() {
+            if let Some(value) = access.writes {
+                sources.entry(value).or_default().push(i as u32);
+            }
+        }
+        let nodes = accesses.iter().map(|access| access.node).collect();
+        Register {
+            accesses,
+            nodes,
+            initial,
+            sources,
+            needs: None,
+        }
+    }
+
+    pub fn set_needs(&mut self, needs: std::rc::Rc<Needs>) {
+        self.needs = Some(needs);
+    }
+
+    fn sources(&self, value: u32) -> &[u32] {
+        self.sources.get(&value).map_or(&[], Vec::as_slice)
+    }
+
+    /// Writer and reader, for reads that can see one write only. Not in branch mode, where a read
+    /// may see something else.
+    pub fn only_writers(&self) -> impl Iterator<Item = (Node, Node)> + '_ {
+        self.accesses.iter().filter_map(|access| {
+            let value = access.needs?;
+            let sources = self.sources(value);
+            let only = self.needs.is_none() && value != self.initial && sources.len() == 1;
+            let writer = self.accesses[*sources.first()? as usize].node;
+            (only && writer < access.node).then_some((writer, access.node))
+        })
+    }
+
+    /// The part "this read need not see its value".
+    fn released(&self, frame: &Frame, read: Node, formula: &mut Formula) -> Part {
+        match &self.needs {
+            None => Part::Absent(read),
+            Some(needs) => Part::Literal(needs.irrelevant(frame, read, formula)),
+        }
+    }
+
+    /// Clauses that `read` sees something else than `seen`, the wrong write that it sees now.
+    fn refuse(&self, sight: &Sight<'_>, read: &Access, seen: Node, formula: &mut Formula) {
+        let released = self.released(sight.frame, read.node, formula);
+        let value = read.needs.expect("only reads are refused");
+        // A right write has to come between the wrong one and the read.
+        let sources = self
+            .sources(value)
+            .iter()
+            .map(|&i| self.accesses[i as usize].node);
+        let mut parts: Vec<Part> = sources
+            .filter(|&source| source != read.node)
+            .map(|source| {
+                if sight.is_before(source, seen) {
+                    Part::Before(seen, source)
+                } else {
+                    Part::Before(source, read.node)
+                }
+            })
+            .collect();
+        parts.push(Part::Before(read.node, seen));
+        prefer_observed(&mut parts);
+        parts.push(released);
+        sight.frame.clause(formula, parts);
+    }
+
+    /// Clauses that `read` does not stand before all writes, where it needs one.
+    fn refuse_initial(&self, sight: &Sight<'_>, read: &Access, formula: &mut Formula) {
+        let released = self.released(sight.frame, read.node, formula);
+        let value = read.needs.expect("only reads are refused");
+        let sources = self
+            .sources(value)
+            .iter()
+            .map(|&i| self.accesses[i as usize].node);
+        let mut parts: Vec<Part> = sources
+            .filter(|&source| source != read.node)
+            .map(|source| Part::Before(source, read.node))
+            .collect();
+        prefer_observed(&mut parts);
+        parts.push(released);
+        sight.frame.clause(formula, parts);
+    }
+}
+
+/// Orders that the trace has come first: they are tried first.
+fn prefer_observed(parts: &mut [Part]) {
+    parts.sort_by_key(|part| match part {
+        Part::Before(a, b) => u8::from(a > b),
+        _ => 2,
+    });
+}
+
+impl Constraint for Register {
+    fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    fn violated(&self, sight: &Sight<'_>, formula: &mut Formula) {
+        let inside = sight.inside(&self.nodes);
+        let before = self.accesses[..inside.start].iter();
+        let mut last = before
+            .rev()
+            .find(|access| access.writes.is_some() && sight.takes_place(access.node));
+        for i in sight.current_order(&self.nodes) {
+            let access = &self.accesses[i];
+            let current = last.map_or(self.initial, |write| write.writes.expect("a write"));
+            if let Some(value) = access.needs {
+                let needed = self
+                    .needs
+                    .as_ref()
+                    .is_none_or(|needs| needs.is_needed(sight, access.node));
+                if current != value {
+                    if needed {
+                        match last {
+                            Some(seen) => self.refuse(sight, access, seen.node, formula),
+                            None => self.refuse_initial(sight, access, formula),
+                        }
+                    }
+                } else if needed && let (Some(needs), Some(write)) = (&self.needs, last) {
+                    let others = self.accesses.iter();
+                    let others = others.filter(|a| a.writes.is_some()).map(|a| a.node);
+                    needs.pass_on(sight, access.node, write.node, others, formula);
+                }
+            }
+            if access.writes.is_some() {
+                last = Some(access);
+            }
+        }
+    }
+
+    fn all(&self, frame: &Frame, formula: &mut Formula) {
+        let writes: Vec<&Access> = self
+            .accesses
+            .iter()
+            .filter(|access| access.writes.is_some())
+            .collect();
+        for read in &self.accesses {
+            let Some(value) = read.needs else { continue };
+            let released = self.released(frame, read.node, formula);
+            let others = || writes.iter().filter(|write| write.node != read.node);
+            let mut choice = vec![released];
+            if value == self.initial {
+                let initial = formula.boolean(false);
+                choice.push(Part::Literal(initial));
+                for write in others().filter(|write| write.writes != Some(value)) {
+                    let parts = [Part::Literal(!initial), Part::Before(read.node, write.node)];
+                    frame.clause(formula, parts);
+                }
+            }
+            for source in others().filter(|write| write.writes == Some(value)) {
+                if frame.ordered(read.node, source.node) {
+                    continue;
+                }
+                let chosen = formula.boolean(false);
+                choice.push(Part::Literal(chosen));
+                let not = Part::Literal(!chosen);
+                frame.clause(formula, [not, Part::Before(source.node, read.node)]);
+                // In branch mode the source is one write and not any of the same value, since
+                // its own reads have to be right.
+                for write in others().filter(|write| {
+                    write.node != source.node
+                        && (write.writes != Some(value) || self.needs.is_some())
+                }) {
+                    let outside = [
+                        not,
+                        Part::Before(write.node, source.node),
+                        Part::Before(read.node, write.node),
+                    ];
+                    frame.clause(formula, outside);
+                }
+                if let Some(needs) = &self.needs {
+                    needs.pass_on_always(frame, read.node, source.node, chosen, formula);
+                }
+            }
+            frame.clause(formula, choice);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Small random traces: exactly the races and lock deadlocks that enumeration finds, from our
+//! solver and from Z3.
+
+use std::collections::BTreeSet;
+
+use norns_model::brute_force::enumerate;
+use norns_model::random_trace::{Random, Shape, random_trace};
+use norns_model::{Bug, Meaning, Model};
+use norns_order::Answer;
+use norns_predict::order::{BackEnd, Engine, Reads};
+use norns_trace::{EventIndex, Trace};
+
+use crate::exploration::explore;
+use crate::values::{with_branches, with_values};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub races: BTreeSet<(EventIndex, EventIndex)>,
+    /// Sorted.
+    pub deadlocks: BTreeSet<Vec<EventIndex>>,
+}
+
+fn candidates(trace: &Trace, engine: &Engine<'_>) -> Vec<Bug> {
+    let model = Model::new(trace, Meaning::Optimistic);
+    let all: Vec<EventIndex> = (0..trace.events.len())
+        .map(EventIndex::from_index)
+        .collect();
+    let mut bugs = Vec::new();
+    for (i, &first) in all.iter().enumerate() {
+        for &second in &all[i + 1..] {
+            if model.conflict(first, second) {
+                bugs.push(Bug::Race { first, second });
+            }
+        }
+    }
+    let cycles = engine.deadlock_candidates(usize::MAX).into_iter();
+    bugs.extend(cycles.map(|blocked| Bug::LockDeadlock { blocked }));
+    bugs
+}
+
+fn answers(bugs: &[Bug], back_end: &mut impl BackEnd, what: &str) -> Found {
+    let mut found = Found::default();
+    for bug in bugs {
+        match back_end.decide(bug) {
+            Answer::Unsatisfiable => continue,
+            Answer::Undecided => panic!("{what}: {bug:?} is undecided"),
+            Answer::Satisfiable => {}
+        }
+        match bug {
+            Bug::Race { first, second } => drop(found.races.insert((*first, *second))),
+            Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => {
+                let mut blocked = blocked.clone();
+                blocked.sort_unstable();
+                found.deadlocks.insert(blocked);
+            }
+        }
+    }
+    found
+}
+
+/// Both back ends must find what is expected. Returns how much that is.
+fn check(trace: &Trace, reads: Reads, expected: &Found, what: &str) -> usize {
+    let mut engine = Engine::new(trace, reads);
+    let bugs = candidates(trace, &engine);
+    assert_eq!(
+        &answers(&bugs, &mut engine, what),
+        expected,
+        "our solver, {what}"
+    );
+    #[cfg(feature = "z3")]
+    {
+        let mut z3 = norns_predict::order::SecondOpinion::new(&engine, bugs.clone(), None);
+        assert_eq!(&answers(&bugs, &mut z3, what), expected, "Z3, {what}");
+    }
+    expected.races.len() + expected.deadlocks.len()
+}
+
+fn shape(seed: u64, plain: bool) -> Shape {
+    Shape {
+        threads: 2 + (seed % 3) as usize,
+        events: 12 + (seed % 11) as usize,
+        locks: 2,
+        variables: 2,
+        plain,
+    }
+}
+
+/// The number of seeds: fewer where Z3 is asked too.
+fn seeds(count: u64) -> std::ops::Range<u64> {
+    0..if cfg!(feature = "z3") {
+        count / 8
+    } else {
+        count
+    }
+}
+
+#[test]
+fn both_meanings_of_model() {
+    let mut found = 0;
+    for seed in seeds(4000) {
+        let trace = random_trace(seed, shape(seed, seed % 2 == 0));
+        for (meaning, reads) in [
+            (Meaning::Optimistic, Reads::Anything),
+            (Meaning::Faithful, Reads::SameWrite),
+        ] {
+            let Some(all) = enumerate(&trace, meaning, 30_000) else {
+                continue;
+            };
+            let expected = Found {
+                races: all.races,
+                deadlocks: all.lock_deadlocks,
+            };
+            found += check(
+                &trace,
+                reads,
+                &expected,
+                &format!("seed {seed}, {meaning:?}"),
+            );
+        }
+    }
+    assert!(found > 300, "the random traces show too little: {found}");
+}
+
+#[test]
+fn values() {
+    let mut found = 0;
+    for seed in seeds(4000) {
+        let mut trace = random_trace(seed + 50_000, shape(seed, seed % 2 == 0));
+        with_values(&mut trace, &mut Random::new(seed ^ 0x5eed));
+        let Some(expected) = explore(&trace, Reads::SameValue, 20_000) else {
+            continue;
+        };
+        found += check(
+            &trace,
+            Reads::SameValue,
+            &expected,
+            &format!("seed {seed}, values"),
+        );
+    }
+    assert!(found > 300, "the random traces show too little: {found}");
+}
+
+#[test]
+fn branches() {
+    let mut found = 0;
+    for seed in seeds(800) {
+        let small = Shape {
+            events: 9 + (seed % 5) as usize,
+            ..shape(seed, seed % 3 != 0)
+        };
+        let mut trace = random_trace(seed + 90_000, small);
+        let mut random = Random::new(seed ^ 0xb4a2c4);
+        with_branches(&mut trace, &mut random);
+        with_values(&mut trace, &mut random);
+        for reads in [Reads::SameWrite, Reads::SameValue] {
+            let Some(expected) = explore(&trace, reads, 4_000) else {
+                continue;
+            };
+            found += check(
+                &trace,
+                reads,
+                &expected,
+                &format!("seed {seed}, branches, {reads:?}"),
+            );
+        }
+    }
+    assert!(found > 40, "the random traces show too little: {found}");
+}

@@ -1,0 +1,181 @@
+//! Every schedule of a small trace in which the reads that matter see what they saw.
+//!
+//! The steps are those of the model; values and branches are followed here, byte by byte, along
+//! each schedule. Without branches two schedules to the same state and memory count once; with
+//! them the history matters, so all are followed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use norns_model::location::Touch;
+use norns_model::{Meaning, Model, State};
+use norns_predict::order::Reads;
+use norns_trace::{EventIndex, Op, Trace};
+
+use crate::agreement::Found;
+
+/// Who wrote a byte last: an event, or nobody.
+type Writer = Option<EventIndex>;
+
+struct Explorer<'t> {
+    model: Model<'t>,
+    reads: Reads,
+    has_branches: bool,
+    /// The value that a writer left in a byte, where it is known.
+    contents: BTreeMap<(Writer, u64), u8>,
+    /// Whom each read byte was written by in the trace.
+    saw: BTreeMap<(EventIndex, u64), Writer>,
+    found: Found,
+    seen: BTreeSet<(Vec<u32>, Vec<(u64, Writer)>)>,
+    steps_left: usize,
+}
+
+/// `None` when there are too many schedules.
+pub fn explore(trace: &Trace, reads: Reads, limit: usize) -> Option<Found> {
+    let mut explorer = Explorer {
+        model: Model::new(trace, Meaning::Optimistic),
+        reads,
+        has_branches: trace.customs.iter().any(|custom| custom.name == "branch"),
+        contents: BTreeMap::new(),
+        saw: BTreeMap::new(),
+        found: Found::default(),
+        seen: BTreeSet::new(),
+        steps_left: limit,
+    };
+    explorer.watch_trace();
+    let start = State::initial(&explorer.model);
+    explorer.go(start, BTreeMap::new(), Vec::new())?;
+    Some(explorer.found)
+}
+
+fn bytes(touch: Touch) -> std::ops::Range<u64> {
+    touch.access.address..touch.access.address + u64::from(touch.access.size)
+}
+
+impl Explorer<'_> {
+    fn watch_trace(&mut self) {
+        let trace = self.model.trace;
+        let mut memory: BTreeMap<u64, Writer> = BTreeMap::new();
+        for (i, event) in trace.events.iter().enumerate() {
+            let here = EventIndex::from_index(i);
+            let Some(touch) = Touch::of(event.op) else {
+                continue;
+            };
+            let value = trace.values.iter().find(|value| value.event == here);
+            for (offset, byte) in bytes(touch).enumerate() {
+                let writer = memory.get(&byte).copied().flatten();
+                if touch.reads {
+                    self.saw.insert((here, byte), writer);
+                    if let Some(&read) = value.and_then(|value| value.read.get(offset)) {
+                        self.contents.entry((writer, byte)).or_insert(read);
+                    }
+                }
+                if touch.writes {
+                    memory.insert(byte, Some(here));
+                    if let Some(&written) = value.and_then(|value| value.written.get(offset)) {
+                        self.contents.insert((Some(here), byte), written);
+                    }
+                }
+            }
+        }
+    }
+
+    fn same(&self, event: EventIndex, byte: u64, writer: Writer) -> bool {
+        let saw = self.saw[&(event, byte)];
+        let value = |writer| self.contents.get(&(writer, byte));
+        saw == writer
+            || (self.reads == Reads::SameValue
+                && value(saw).is_some()
+                && value(saw) == value(writer))
+    }
+
+    /// `history` are the reads so far: event, byte, whom they saw.
+    fn go(
+        &mut self,
+        state: State,
+        memory: BTreeMap<u64, Writer>,
+        history: Vec<(EventIndex, u64, Writer)>,
+    ) -> Option<()> {
+        self.steps_left = self.steps_left.checked_sub(1)?;
+        if !self.is_right(&state, &history) {
+            return Some(());
+        }
+        if !self.has_branches {
+            let key = (
+                state.key().to_vec(),
+                memory.iter().map(|(b, w)| (*b, *w)).collect(),
+            );
+            if !self.seen.insert(key) {
+                return Some(());
+            }
+        }
+        self.found.races.extend(self.model.races_at(&state));
+        for mut cycle in self.model.lock_cycles_at(&state) {
+            cycle.sort_unstable();
+            self.found.deadlocks.insert(cycle);
+        }
+        let mut steps = Vec::new();
+        for thread in self.model.thread_ids() {
+            self.model.steps(&state, thread, &mut steps);
+        }
+        for step in steps {
+            let mut next = state.clone();
+            let event = self.model.take(&mut next, step);
+            next.forget_trail();
+            let (mut memory, mut history) = (memory.clone(), history.clone());
+            if let Some(touch) = Touch::of(self.model.op(event)) {
+                for byte in bytes(touch) {
+                    if touch.reads {
+                        history.push((event, byte, memory.get(&byte).copied().flatten()));
+                    }
+                    if touch.writes {
+                        memory.insert(byte, Some(event));
+                    }
+                }
+            }
+            self.go(next, memory, history)?;
+        }
+        Some(())
+    }
+
+    fn is_branch(&self, event: EventIndex) -> bool {
+        let Op::Custom(custom) = self.model.op(event) else {
+            return false;
+        };
+        self.model.trace.customs[custom as usize].name == "branch"
+    }
+
+    fn is_right(&self, state: &State, history: &[(EventIndex, u64, Writer)]) -> bool {
+        let model = &self.model;
+        // Up to which position the reads of each thread matter.
+        let mut until: Vec<usize> = model
+            .thread_ids()
+            .map(|thread| {
+                let done = state.position(thread);
+                let events = &model.threads[thread.index()][..done];
+                match self.has_branches {
+                    false => done,
+                    true => events.iter().rposition(|&e| self.is_branch(e)).unwrap_or(0),
+                }
+            })
+            .collect();
+        let matters = |until: &[usize], event: EventIndex| {
+            model.position_of(event) < until[model.thread_of(event).index()]
+        };
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &(event, _, writer) in history {
+                let Some(writer) = writer.filter(|_| matters(&until, event)) else {
+                    continue;
+                };
+                let limit = &mut until[model.thread_of(writer).index()];
+                if *limit < model.position_of(writer) + 1 {
+                    *limit = model.position_of(writer) + 1;
+                    changed = true;
+                }
+            }
+        }
+        let mut right = history.iter().filter(|(event, ..)| matters(&until, *event));
+        right.all(|&(event, byte, writer)| self.same(event, byte, writer))
+    }
+}

@@ -1,0 +1,5 @@
+//! The ordering engine against enumeration, Z3 and the examples of the papers.
+
+mod agreement;
+mod exploration;
+mod values;

@@ -1,0 +1,68 @@
+//! Random values and branches for random traces.
+
+use std::collections::HashMap;
+
+use norns_model::location::{Touch, TouchKind};
+use norns_model::random_trace::Random;
+use norns_trace::trace::{Custom, Value};
+use norns_trace::{Event, EventIndex, Op, Trace};
+
+/// Every access gets the value that it has in the order of the trace; writes write 0 or 1.
+pub fn with_values(trace: &mut Trace, random: &mut Random) {
+    let mut memory: HashMap<u64, u8> = HashMap::new();
+    for (i, event) in trace.events.iter().enumerate() {
+        let Some(touch) = Touch::of(event.op) else {
+            continue;
+        };
+        let bytes = touch.access.address..touch.access.address + u64::from(touch.access.size);
+        let mut value = Value {
+            event: EventIndex::from_index(i),
+            read: Vec::new(),
+            written: Vec::new(),
+        };
+        if touch.reads {
+            value.read = bytes
+                .clone()
+                .map(|b| memory.get(&b).copied().unwrap_or(0))
+                .collect();
+        }
+        if touch.writes {
+            let byte = random.below(2) as u8;
+            memory.extend(bytes.clone().map(|b| (b, byte)));
+            // What an allocator leaves in a block is not recorded.
+            if !matches!(touch.kind, TouchKind::Allocate | TouchKind::Free) {
+                value.written = bytes.map(|_| byte).collect();
+            }
+        }
+        trace.values.push(value);
+    }
+}
+
+/// Puts a branch behind some of the reads.
+pub fn with_branches(trace: &mut Trace, random: &mut Random) {
+    trace.customs.push(Custom {
+        name: "branch".to_string(),
+        fields: Vec::new(),
+    });
+    let branch = Op::Custom(trace.customs.len() as u32 - 1);
+    let mut events = Vec::new();
+    for &event in &trace.events {
+        events.push(event);
+        if matches!(event.op, Op::Read(_)) && random.below(3) == 0 {
+            events.push(Event {
+                op: branch,
+                ..event
+            });
+        }
+    }
+    // One at least, so that it is a trace with branches.
+    let first = events[0];
+    events.insert(
+        1,
+        Event {
+            op: branch,
+            ..first
+        },
+    );
+    trace.events = events;
+}
