@@ -66,7 +66,8 @@ struct Cursor {
     at: usize,
     sequence: u64,
     cut: bool,
-    sites: Box<Sites>,
+    /// Only while a chunk is being decoded: most threads of a large program wait most of the time.
+    sites: Option<Box<Sites>>,
     buffer: VecDeque<Owned>,
     /// Sequence numbers of the ordered events in the buffer.
     ordered: VecDeque<u64>,
@@ -97,7 +98,7 @@ impl Cursor {
             at: 0,
             sequence: 0,
             cut: false,
-            sites: Box::new(Sites::EMPTY),
+            sites: None,
             buffer: VecDeque::new(),
             ordered: VecDeque::new(),
             beyond: None,
@@ -115,9 +116,9 @@ impl Cursor {
             self.taken += 1;
             self.sequence = chunk.first_sequence;
             self.cut = chunk.cut;
-            self.sites.clear();
         }
-        let mut decoder = Decoder::resume(&self.payload, self.at, self.sequence, &mut self.sites);
+        let sites = self.sites.get_or_insert_with(|| Box::new(Sites::EMPTY));
+        let mut decoder = Decoder::resume(&self.payload, self.at, self.sequence, sites);
         let mut problem = None;
         for _ in 0..64 {
             match decoder.next() {
@@ -145,6 +146,11 @@ impl Cursor {
             }
             self.chunks.clear();
         }
+        if self.at == self.payload.len() {
+            self.sites = None;
+            self.payload = Vec::new();
+            self.at = 0;
+        }
         Ok(true)
     }
 
@@ -152,7 +158,6 @@ impl Cursor {
     fn key(&mut self, raw: &mut RawFile) -> io::Result<Option<u64>> {
         loop {
             if let Some(&sequence) = self.ordered.front() {
-                self.beyond = None;
                 return Ok(Some(sequence));
             }
             if let Some(sequence) = self.beyond {
@@ -206,6 +211,7 @@ impl Cursor {
         let record = self.buffer.pop_front();
         if record.as_ref().is_some_and(|record| record.code.ordered()) {
             self.ordered.pop_front();
+            self.beyond = None;
         }
         Ok(record)
     }

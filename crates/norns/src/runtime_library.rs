@@ -16,8 +16,9 @@ const NAME: &str = "libnorns_rt.so";
 /// The runtime library's absolute path.
 pub fn find() -> anyhow::Result<PathBuf> {
     if let Some(path) = env::var_os("NORNS_RUNTIME").filter(|path| !path.is_empty()) {
-        return fs::canonicalize(&path)
-            .with_context(|| format!("cannot find the runtime {} (NORNS_RUNTIME)", path.display()));
+        return fs::canonicalize(&path).with_context(|| {
+            format!("cannot find the runtime {} (NORNS_RUNTIME)", path.display())
+        });
     }
     let own = env::current_exe().context("cannot find the norns executable")?;
     let own = fs::canonicalize(&own).unwrap_or(own);

@@ -4,7 +4,7 @@ use std::fs;
 
 use norns_trace::{Error, Trace, read, write};
 
-use crate::{random, scratch};
+use crate::{put, random, scratch};
 
 /// `found` is how `whole` begins.
 fn assert_beginning(found: &Trace, whole: &Trace, what: &str) {
@@ -22,7 +22,7 @@ fn check(name: &str, changed: impl Fn(&[u8], usize) -> Vec<u8>) {
         write(&path, &trace).unwrap();
         let content = fs::read(&path).unwrap();
         for at in 0..content.len() {
-            fs::write(&path, changed(&content, at)).unwrap();
+            put(&path, &changed(&content, at));
             let what = format!("{name}, seed {seed}, byte {at} of {}", content.len());
             match read(&path) {
                 Ok((found, warnings)) => {

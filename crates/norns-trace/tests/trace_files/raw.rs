@@ -1,1 +1,499 @@
+//! Raw recordings as the runtime leaves them: merged, with tails, torn, cut.
 
+use std::fs;
+use std::path::Path;
+
+use norns_trace::wire::{
+    self, ChunkHeader, ChunkKind, Code, MAX_EVENT, Sites, ended, object, put_varint, tail,
+};
+use norns_trace::{Info, Op, Trace, Warning, create_raw, finish, info, read, read_recording};
+
+use crate::random::Random;
+use crate::round_trip::print;
+use crate::{put, scratch};
+
+/// One record before it is encoded.
+#[derive(Clone)]
+pub struct Recorded {
+    pub code: Code,
+    pub detail: u8,
+    pub pc: u64,
+    pub address: u64,
+    pub sequence: u64,
+    pub operands: [u64; 2],
+    pub bytes: Vec<u8>,
+}
+
+pub fn encode(records: &[Recorded], mut sequence: u64) -> Vec<u8> {
+    let mut sites = Box::new(Sites::EMPTY);
+    let mut payload = Vec::new();
+    for record in records {
+        let mut out = [0; MAX_EVENT];
+        let (mut at, _) = sites.put(
+            &mut out,
+            record.pc,
+            record.code,
+            record.detail,
+            record.address,
+        );
+        if record.code.ordered() {
+            at = put_varint(&mut out, at, record.sequence - sequence);
+            sequence = record.sequence;
+        }
+        for operand in &record.operands[..record.code.operands()] {
+            at = put_varint(&mut out, at, *operand);
+        }
+        if record.code.has_bytes() {
+            at = put_varint(&mut out, at, record.bytes.len() as u64);
+        }
+        payload.extend_from_slice(&out[..at]);
+        payload.extend_from_slice(&record.bytes);
+    }
+    payload
+}
+
+/// A run of a made-up program: every thread's records, and the order of all.
+pub struct Run {
+    pub threads: Vec<Vec<Recorded>>,
+    /// What a reader must find: the thread's number and code of every event, in order.
+    pub order: Vec<(u32, Code)>,
+}
+
+/// `count` threads that lock a common mutex around accesses, with accesses in between.
+pub fn run(seed: u64, count: usize, steps: usize) -> Run {
+    let mut random = Random(seed);
+    let mut run = Run {
+        threads: vec![Vec::new(); count],
+        order: Vec::new(),
+    };
+    let mut sequence = 0;
+    // What the thread did since its last ordered event.
+    let mut pending: Vec<Vec<Code>> = vec![Vec::new(); count];
+    let mut push = |run: &mut Run,
+                    thread: usize,
+                    code: Code,
+                    detail: u8,
+                    address: u64,
+                    operands: [u64; 2],
+                    gap: u64| {
+        let ordered = code.ordered();
+        if ordered {
+            sequence += 1 + gap;
+        }
+        run.threads[thread].push(Recorded {
+            code,
+            detail,
+            pc: 0x40_0000 + 16 * code as u64 + detail as u64,
+            address,
+            sequence,
+            operands,
+            bytes: if code == Code::Custom {
+                b"step\0now\0".to_vec()
+            } else {
+                Vec::new()
+            },
+        });
+        let shown = !matches!(code, Code::Start if thread == 0) && code != Code::ProcessEnd;
+        if !ordered {
+            pending[thread].push(code);
+        } else {
+            for code in std::mem::take(&mut pending[thread]) {
+                run.order.push((thread as u32, code));
+            }
+            if shown {
+                run.order.push((thread as u32, code));
+            }
+        }
+    };
+    push(&mut run, 0, Code::Start, 0, 0, [0, 0], 0);
+    for child in 1..count {
+        push(&mut run, 0, Code::Fork, 0, child as u64, [0, 0], 0);
+        push(&mut run, child, Code::Start, 0, 0, [0, child as u64], 0);
+    }
+    let mut owner = None;
+    for _ in 0..steps {
+        let thread = random.below(count);
+        let gap = random.next() % 3;
+        match random.below(8) {
+            0..5 => {
+                let address = 0x1000 + random.next() % 64 * 8;
+                let code = [Code::Read, Code::Write][random.below(2)];
+                push(&mut run, thread, code, 8, address, [0, 0], 0);
+            }
+            5 => push(&mut run, thread, Code::Custom, 0, 0, [0, 0], 0),
+            6 => push(
+                &mut run,
+                thread,
+                Code::Atomic,
+                wire::atomic_detail(2, 2, 5),
+                0x2000,
+                [0, 0],
+                gap,
+            ),
+            _ => match owner {
+                None => {
+                    owner = Some(thread);
+                    push(
+                        &mut run,
+                        thread,
+                        Code::Lock,
+                        object::MUTEX,
+                        0x3000,
+                        [0, 0],
+                        gap,
+                    );
+                }
+                Some(holder) => {
+                    owner = None;
+                    push(
+                        &mut run,
+                        holder,
+                        Code::Unlock,
+                        object::MUTEX,
+                        0x3000,
+                        [0, 0],
+                        gap,
+                    );
+                }
+            },
+        }
+    }
+    for thread in 1..count {
+        push(&mut run, thread, Code::End, 0, 0, [0, 0], 0);
+        push(&mut run, 0, Code::Join, 0, thread as u64, [0, 0], 0);
+    }
+    push(&mut run, 0, Code::ProcessEnd, ended::EXIT, 0, [3, 0], 0);
+    run
+}
+
+/// The chunks and tails of a run: `(thread, index, first sequence, payload)`.
+pub fn chunks(run: &Run, random: &mut Random) -> Vec<(u32, u32, u64, Vec<u8>)> {
+    let mut chunks = Vec::new();
+    for (thread, records) in run.threads.iter().enumerate() {
+        let mut from = 0;
+        let mut index = 0;
+        let mut sequence = 0;
+        while from < records.len() {
+            let to = (from + 1 + random.below(20)).min(records.len());
+            let part = &records[from..to];
+            chunks.push((thread as u32, index, sequence, encode(part, sequence)));
+            let last = part.iter().rev().find(|record| record.code.ordered());
+            sequence = last.map_or(sequence, |record| record.sequence);
+            from = to;
+            index += 1;
+        }
+    }
+    chunks
+}
+
+pub fn chunk_bytes(thread: u32, index: u32, first_sequence: u64, payload: &[u8]) -> Vec<u8> {
+    chunk_of(ChunkKind::Events, thread, index, first_sequence, payload)
+}
+
+fn chunk_of(
+    kind: ChunkKind,
+    thread: u32,
+    index: u32,
+    first_sequence: u64,
+    payload: &[u8],
+) -> Vec<u8> {
+    let header = ChunkHeader {
+        kind,
+        process: 0,
+        thread,
+        index,
+        length: payload.len() as u32,
+        first_sequence,
+        checksum: wire::checksum(payload),
+    };
+    [&header.encode()[..], payload].concat()
+}
+
+pub fn slot_bytes(thread: u32, index: u32, first_sequence: u64, payload: &[u8]) -> Vec<u8> {
+    let mut page = vec![0; tail::PAGE];
+    let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
+    put(tail::MAGIC, &tail::SLOT_MAGIC.to_le_bytes());
+    put(tail::STATE, &1u32.to_le_bytes());
+    put(tail::THREAD, &thread.to_le_bytes());
+    put(tail::INDEX, &index.to_le_bytes());
+    put(tail::USED, &(payload.len() as u32).to_le_bytes());
+    put(tail::FIRST_SEQUENCE, &first_sequence.to_le_bytes());
+    put(tail::CAPACITY, &4096u32.to_le_bytes());
+    page.extend_from_slice(payload);
+    page.resize(tail::PAGE + 4096, 0);
+    page
+}
+
+pub fn tail_head() -> Vec<u8> {
+    let mut page = vec![0; tail::PAGE];
+    page[..8].copy_from_slice(&tail::FILE_MAGIC);
+    page
+}
+
+/// Writes the recording; the last chunk of each thread may be left in the tail.
+pub fn lay_out(run: &Run, path: &Path, seed: u64, with_tails: bool) {
+    let mut random = Random(seed ^ 0x55);
+    create_raw(
+        path,
+        &[Info {
+            key: info::COMMAND.into(),
+            values: vec!["./app".into(), "x y".into()],
+        }],
+    )
+    .unwrap();
+    let mut content = fs::read(path).unwrap();
+    let mut tails = tail_head();
+    let mut chunks = chunks(run, &mut random);
+    // Chunks of a thread are in order; those of different threads in any.
+    let mut stable: Vec<(u64, usize)> = (0..chunks.len())
+        .map(|at| (random.next() % 50 + u64::from(chunks[at].1) * 25, at))
+        .collect();
+    stable.sort();
+    let last = |thread: u32| {
+        chunks
+            .iter()
+            .filter(|chunk| chunk.0 == thread)
+            .map(|chunk| chunk.1)
+            .max()
+    };
+    let lasts: Vec<_> = chunks
+        .iter()
+        .map(|chunk| last(chunk.0) == Some(chunk.1))
+        .collect();
+    for (_, at) in stable {
+        let (thread, index, first, payload) = &mut chunks[at];
+        if lasts[at] && with_tails {
+            tails.extend(slot_bytes(*thread, *index, *first, payload));
+            // Written already, but the slot not yet emptied.
+            if random.chance(3) {
+                content.extend(chunk_bytes(*thread, *index, *first, payload));
+            }
+        } else {
+            content.extend(chunk_bytes(*thread, *index, *first, payload));
+        }
+    }
+    content.extend(chunk_of(
+        ChunkKind::Statistics,
+        0,
+        0,
+        0,
+        b"dropped.filter 12\n",
+    ));
+    put(path, &content);
+    put(&norns_trace::reader::tail_path(path), &tails);
+}
+
+/// What was found, as `Run::order`.
+fn order(trace: &Trace) -> Vec<(u32, Code)> {
+    let code = |op: Op| match op {
+        Op::Start => Code::Start,
+        Op::End => Code::End,
+        Op::Fork(_) => Code::Fork,
+        Op::Join(_) => Code::Join,
+        Op::Read(_) => Code::Read,
+        Op::Write(_) => Code::Write,
+        Op::Lock(_) => Code::Lock,
+        Op::Unlock(_) => Code::Unlock,
+        Op::Atomic { .. } => Code::Atomic,
+        Op::Custom(_) => Code::Custom,
+        other => panic!("{other:?} was not recorded"),
+    };
+    trace
+        .events
+        .iter()
+        .map(|event| (event.thread.0, code(event.op)))
+        .collect()
+}
+
+/// The runs give thread numbers in order of creation, as the reader does.
+#[test]
+fn threads_are_merged_in_the_order_of_the_run() {
+    let path = scratch("merge");
+    for seed in 0..150 {
+        let run = run(seed, 1 + seed as usize % 5, 200);
+        lay_out(&run, &path, seed, seed % 2 == 0);
+        let (trace, warnings) = read(&path).unwrap();
+        assert_eq!(order(&trace), run.order, "seed {seed}");
+        assert_eq!(warnings, [], "seed {seed}");
+        let names: Vec<_> = trace
+            .threads
+            .iter()
+            .map(|thread| thread.name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            ["T0", "T0.1", "T0.2", "T0.3", "T0.4"][..run.threads.len()],
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn a_finished_recording_is_the_raw_one() {
+    let path = scratch("finish");
+    let run = run(3, 4, 500);
+    lay_out(&run, &path, 3, true);
+    let text = print(&path);
+    let (raw, _) = read_recording(&path).unwrap();
+    assert_eq!(finish(&path).unwrap(), []);
+    assert!(!norns_trace::reader::tail_path(&path).exists());
+    let (finished, warnings) = read_recording(&path).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(finished, raw);
+    assert_eq!(print(&path), text);
+    assert_eq!(finished.info(info::COMMAND).unwrap(), ["./app", "x y"]);
+    assert_eq!(finished.info("exit").unwrap(), ["3"]);
+    assert_eq!(
+        finished.info(info::COUNTER).unwrap(),
+        ["dropped.filter", "12"]
+    );
+    assert_eq!(
+        finish(&path).unwrap(),
+        [],
+        "a finished trace stays as it is"
+    );
+}
+
+/// Locks are held by one thread, joined threads have ended: what every analysis relies on.
+fn assert_consistent(trace: &Trace, what: &str) {
+    let mut owner = None;
+    let mut ended = Vec::new();
+    for event in &trace.events {
+        match event.op {
+            Op::Lock(_) => {
+                assert_eq!(owner, None, "{what}");
+                owner = Some(event.thread);
+            }
+            Op::Unlock(_) => {
+                assert_eq!(owner, Some(event.thread), "{what}");
+                owner = None;
+            }
+            Op::End => ended.push(event.thread),
+            Op::Join(other) => assert!(ended.contains(&other), "{what}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_recording_cut_at_every_byte_is_a_consistent_beginning() {
+    let path = scratch("cut-raw");
+    for with_tail in [true, false] {
+        let run = run(11, 3, 150);
+        lay_out(&run, &path, 11, with_tail);
+        let content = fs::read(&path).unwrap();
+        for at in (0..content.len()).rev() {
+            put(&path, &content[..at]);
+            if !with_tail {
+                let _ = fs::remove_file(norns_trace::reader::tail_path(&path));
+            }
+            let what = format!("tail {with_tail}, byte {at} of {}", content.len());
+            match read(&path) {
+                Ok((trace, _)) => assert_consistent(&trace, &what),
+                Err(_) => assert!(at < 12, "{what}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_torn_chunk_is_taken_from_the_tail() {
+    let path = scratch("torn");
+    let run = run(21, 2, 120);
+    lay_out(&run, &path, 21, true);
+    let content = fs::read(&path).unwrap();
+    // A thread was killed inside its write, another one appended behind it.
+    let mut random = Random(21 ^ 0x55);
+    let all = chunks(&run, &mut random);
+    let (thread, index, first, payload) =
+        all.iter().filter(|chunk| chunk.0 == 1).next_back().unwrap();
+    let torn = chunk_bytes(*thread, *index, *first, payload);
+    let start = content
+        .windows(4)
+        .position(|bytes| bytes == b"NRNc")
+        .unwrap();
+    for cut in [10, 47, 49, torn.len() - 1] {
+        let cut = cut.min(torn.len() - 1);
+        let mixed = [&content[..start], &torn[..cut], &content[start..]].concat();
+        fs::write(&path, mixed).unwrap();
+        let (trace, _) = read(&path).unwrap();
+        assert_eq!(order(&trace), run.order, "cut {cut}");
+    }
+}
+
+#[test]
+fn a_damaged_chunk_ends_the_trace_and_is_named() {
+    let path = scratch("damaged-raw");
+    let run = run(31, 3, 300);
+    lay_out(&run, &path, 31, false);
+    let mut content = fs::read(&path).unwrap();
+    let magic = wire::CHUNK_MAGIC.to_le_bytes();
+    let starts: Vec<usize> = (0..content.len() - 4)
+        .filter(|&at| content[at..at + 4] == magic)
+        .collect();
+    let damaged = starts[starts.len() / 2];
+    content[damaged + wire::CHUNK_HEADER + 3] ^= 1;
+    fs::write(&path, &content).unwrap();
+    let (trace, warnings) = read(&path).unwrap();
+    assert!(
+        run.order.starts_with(&order(&trace)),
+        "a beginning of the run"
+    );
+    assert!(trace.events.len() > 20 && trace.events.len() < run.order.len());
+    let header = ChunkHeader::decode(content[damaged..].first_chunk().unwrap()).unwrap();
+    let named = |warning: &Warning| {
+        matches!(warning, Warning::DamagedRecording { thread, chunk, .. }
+            if *thread == header.thread && *chunk == header.index)
+    };
+    assert!(warnings.iter().any(named), "{warnings:?}");
+}
+
+#[test]
+fn an_object_that_was_made_again_is_another_object() {
+    let path = scratch("objects");
+    let mut sequence = 0;
+    let mut record = |code: Code, detail: u8, address: u64, operand: u64| {
+        sequence += 1;
+        Recorded {
+            code,
+            detail,
+            pc: 1,
+            address,
+            sequence,
+            operands: [operand, 0],
+            bytes: Vec::new(),
+        }
+    };
+    let mutex = object::MUTEX;
+    let records = [
+        record(Code::Start, 0, 0, 0),
+        record(Code::Lock, mutex, 0x100, 0),
+        record(Code::Unlock, mutex, 0x100, 0),
+        record(Code::Destroy, mutex, 0x100, 0),
+        record(Code::Init, mutex | object::SHARED, 0x100, 0),
+        record(Code::Lock, mutex, 0x100, 0),
+        record(Code::Unlock, mutex, 0x100, 0),
+        record(Code::Free, 0, 0xf0, 0x20),
+        record(Code::Lock, mutex, 0x100, 0),
+        record(Code::Unlock, mutex, 0x100, 0),
+        record(Code::Init, object::SEMAPHORE, 0x200, 7),
+        record(Code::SemPost, object::SEMAPHORE, 0x200, 0),
+    ];
+    create_raw(&path, &[]).unwrap();
+    let mut content = fs::read(&path).unwrap();
+    content.extend(chunk_bytes(0, 0, 0, &encode(&records, 0)));
+    fs::write(&path, content).unwrap();
+    fs::write(norns_trace::reader::tail_path(&path), tail_head()).unwrap();
+    let (trace, warnings) = read(&path).unwrap();
+    assert_eq!(warnings, []);
+    let ops: Vec<String> = trace
+        .events
+        .iter()
+        .map(|event| format!("{:?}", event.op))
+        .collect();
+    assert_eq!(
+        ops.join(", "),
+        "Lock(o0), Unlock(o0), Lock(o1), Unlock(o1), Free(Access { address: 240, size: 32 }), \
+         Lock(o2), Unlock(o2), SemInit { sem: o3, value: 7 }, SemPost(o3)"
+    );
+}
