@@ -81,11 +81,16 @@ pub fn random_trace(seed: u64, shape: Shape) -> Trace {
         allocated: false,
     };
     generator.set_up();
+    // Threads that do several things in a row finish their critical sections, which others can
+    // then enter: this is where deadlocks come from.
+    let longest_burst = [1, 4, 12][generator.random.below(3)];
     let mut tries = 0;
     while generator.trace.events.len() < shape.events && tries < 50 * shape.events {
         tries += 1;
         let thread = generator.random.below(shape.threads);
-        generator.act(thread);
+        for _ in 0..1 + generator.random.below(longest_burst) {
+            generator.act(thread);
+        }
     }
     generator.trace
 }
@@ -203,7 +208,8 @@ impl Generator {
             size,
         };
         match self.random.below(if self.shape.plain { 12 } else { 24 }) {
-            0..3 => self.acquire(thread),
+            0 | 1 => self.acquire(thread),
+            2 => self.nest(thread, access),
             3..6 => self.release(thread),
             6 | 7 => self.push(thread, Op::Read(access)),
             8 | 9 => self.push(thread, Op::Write(access)),
@@ -279,6 +285,28 @@ impl Generator {
                 },
             );
         }
+    }
+
+    /// Two critical sections, one in the other, at once: where deadlocks come from.
+    fn nest(&mut self, thread: usize, access: Access) {
+        let (outer, inner) = (
+            self.random.below(self.shape.locks),
+            self.random.below(self.shape.locks),
+        );
+        if outer == inner
+            || !self.free_for(thread, outer, true)
+            || !self.free_for(thread, inner, true)
+        {
+            return self.acquire(thread);
+        }
+        let (outer, inner) = (ObjectId::from_index(outer), ObjectId::from_index(inner));
+        self.push(thread, Op::Lock(outer));
+        self.push(thread, Op::Lock(inner));
+        if self.random.below(2) == 0 {
+            self.push(thread, Op::Write(access));
+        }
+        self.push(thread, Op::Unlock(inner));
+        self.push(thread, Op::Unlock(outer));
     }
 
     fn try_acquire(&mut self, thread: usize) {

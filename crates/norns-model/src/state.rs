@@ -171,21 +171,35 @@ impl State {
         self.trail.push(Change::Writer(location, old));
     }
 
-    pub fn key(&self) -> Key {
-        let mut key = self.positions.clone();
-        for threads in self.arrived.iter().chain(&self.asleep) {
+    /// Appends who waits at barriers and conditions.
+    pub fn write_waiting(&self, key: &mut Vec<u32>) {
+        for (i, threads) in self.arrived.iter().chain(&self.asleep).enumerate() {
             if !threads.is_empty() {
-                key.push(threads.len() as u32);
+                key.push(u32::MAX - i as u32);
                 key.extend(threads.iter().map(|thread| thread.0));
-            } else {
-                key.push(0);
             }
         }
-        key.extend(
-            self.writers
-                .iter()
-                .map(|writer| writer.map_or(u32::MAX, |event| event.0)),
-        );
+    }
+
+    /// Appends the last writers that matter to the caller, each with its location.
+    pub fn write_writers(
+        &self,
+        key: &mut Vec<u32>,
+        matters: impl Fn(LocationId, Option<EventIndex>) -> bool,
+    ) {
+        for (i, &writer) in self.writers.iter().enumerate() {
+            if matters(LocationId(i as u32), writer) {
+                key.push(i as u32);
+                key.push(writer.map_or(u32::MAX, |event| event.0));
+            }
+        }
+    }
+
+    pub fn key(&self) -> Key {
+        let mut key = self.positions.clone();
+        self.write_waiting(&mut key);
+        let writer = |writer: &Option<EventIndex>| writer.map_or(u32::MAX, |event| event.0);
+        key.extend(self.writers.iter().map(writer));
         key.into_boxed_slice()
     }
 }

@@ -4,6 +4,11 @@
 //! nothing leaves this crate that `norns_model::check_witness` does not accept.
 #![forbid(unsafe_code)]
 
+pub mod candidate;
+pub mod exact;
 pub mod generate;
 pub mod linear;
 pub mod order;
+pub mod stage;
+
+pub use stage::{Detail, Engine, Options, Prediction, predict, usual_meaning};

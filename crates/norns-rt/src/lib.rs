@@ -14,9 +14,6 @@
 #![no_builtins]
 #![allow(dead_code)]
 
-mod annotations;
-mod atomics;
-mod attach;
 mod hooks;
 mod interpose;
 mod lock;

@@ -1,0 +1,182 @@
+//! Lock sets: which locks a thread holds just before each of its events.
+//!
+//! Follows Eraser (Savage et al. 1997), section 2, with read locks kept apart from write locks
+//! as in section 5.5.2 of Carril's dissertation. What a thread holds depends on its own events
+//! only, so a lock set is the same in every schedule. Equal sets are stored once.
+
+use norns_trace::{EventIndex, ObjectId, Op, ThreadId, Trace};
+use rustc_hash::FxHashMap;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    Read,
+    Write,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockSetId(pub u32);
+
+/// Sorted; no lock twice, the stronger mode counts.
+pub type LockSet = Vec<(ObjectId, Mode)>;
+
+pub struct LockSets {
+    sets: Vec<LockSet>,
+    of_event: Vec<LockSetId>,
+    at_end: Vec<LockSetId>,
+    /// For an acquisition of a lock that the thread does not hold yet: the event that gives it
+    /// up for good, if there is one.
+    releases: FxHashMap<EventIndex, Option<EventIndex>>,
+    /// For an acquisition of a lock that is held already: the acquisition that began it.
+    outermost: FxHashMap<EventIndex, EventIndex>,
+}
+
+/// What one thread holds: the lock, the mode, the levels, the event that began it.
+type Held = Vec<(ObjectId, Mode, u32, EventIndex)>;
+
+impl LockSets {
+    pub fn of(trace: &Trace) -> LockSets {
+        let mut known: FxHashMap<LockSet, LockSetId> = FxHashMap::default();
+        let mut sets = LockSets {
+            sets: vec![Vec::new()],
+            of_event: Vec::with_capacity(trace.events.len()),
+            at_end: Vec::new(),
+            releases: FxHashMap::default(),
+            outermost: FxHashMap::default(),
+        };
+        known.insert(Vec::new(), LockSetId(0));
+        let mut held: Vec<Held> = vec![Vec::new(); trace.threads.len()];
+        let mut current = vec![LockSetId(0); trace.threads.len()];
+        for (i, event) in trace.events.iter().enumerate() {
+            let thread = event.thread.index();
+            sets.of_event.push(current[thread]);
+            let here = EventIndex::from_index(i);
+            let changed = match event.op {
+                Op::Lock(lock) => sets.acquire(&mut held[thread], lock, Mode::Write, here),
+                Op::ReadLock(lock) => sets.acquire(&mut held[thread], lock, Mode::Read, here),
+                Op::Unlock(lock) => sets.release(&mut held[thread], lock, here),
+                _ => false,
+            };
+            if changed {
+                let mut set: LockSet = held[thread].iter().map(|hold| (hold.0, hold.1)).collect();
+                set.sort_unstable();
+                current[thread] = *known.entry(set).or_insert_with_key(|set| {
+                    sets.sets.push(set.clone());
+                    LockSetId(sets.sets.len() as u32 - 1)
+                });
+            }
+        }
+        sets.at_end = current;
+        sets
+    }
+
+    /// What the thread holds just before the event.
+    pub fn before(&self, event: EventIndex) -> LockSetId {
+        self.of_event[event.index()]
+    }
+
+    /// What the thread holds after its last event.
+    pub fn at_end(&self, thread: ThreadId) -> LockSetId {
+        self.at_end[thread.index()]
+    }
+
+    pub fn set(&self, id: LockSetId) -> &LockSet {
+        &self.sets[id.0 as usize]
+    }
+
+    /// Whether a lock is in both sets and one of them holds it for writing.
+    pub fn exclude(&self, one: LockSetId, other: LockSetId) -> bool {
+        let (one, other) = (self.set(one), self.set(other));
+        one.iter().any(|&(lock, mode)| {
+            other
+                .iter()
+                .any(|&(l, m)| l == lock && (mode == Mode::Write || m == Mode::Write))
+        })
+    }
+
+    /// The event that gives up what this acquisition acquired; `None` when the lock is never
+    /// given up, or was held before.
+    pub fn release_of(&self, acquisition: EventIndex) -> Option<EventIndex> {
+        self.releases.get(&acquisition).copied().flatten()
+    }
+
+    /// The acquisition that began to hold the lock: this one, unless the lock was held already.
+    pub fn outermost(&self, acquisition: EventIndex) -> EventIndex {
+        self.outermost
+            .get(&acquisition)
+            .copied()
+            .unwrap_or(acquisition)
+    }
+
+    fn acquire(&mut self, held: &mut Held, lock: ObjectId, mode: Mode, here: EventIndex) -> bool {
+        if let Some(hold) = held.iter_mut().find(|hold| hold.0 == lock) {
+            hold.2 += 1;
+            self.outermost.insert(here, hold.3);
+            let stronger = mode > hold.1;
+            hold.1 = hold.1.max(mode);
+            return stronger;
+        }
+        held.push((lock, mode, 1, here));
+        self.releases.insert(here, None);
+        true
+    }
+
+    fn release(&mut self, held: &mut Held, lock: ObjectId, here: EventIndex) -> bool {
+        let Some(at) = held.iter().position(|hold| hold.0 == lock) else {
+            return false;
+        };
+        held[at].2 -= 1;
+        if held[at].2 > 0 {
+            return false;
+        }
+        let (.., began) = held.remove(at);
+        self.releases.insert(began, Some(here));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::trace;
+
+    fn check(script: &str, expected: &[&str]) {
+        let trace = trace(script);
+        let sets = LockSets::of(&trace);
+        let found: Vec<String> = (0..trace.events.len())
+            .map(|i| {
+                let set = sets.set(sets.before(EventIndex::from_index(i)));
+                let name = |&(lock, mode): &(ObjectId, Mode)| {
+                    let name = &trace.object(lock).name;
+                    if mode == Mode::Read {
+                        format!("{name}?")
+                    } else {
+                        name.clone()
+                    }
+                };
+                set.iter().map(name).collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn read_and_write_locks_and_levels() {
+        check(
+            "A: lock m, read-lock r, write x, unlock r, lock m, unlock m, write x, unlock m, end",
+            &["", "m", "m r?", "m r?", "m", "m", "m", "m", ""],
+        );
+    }
+
+    #[test]
+    fn readers_do_not_exclude_each_other() {
+        let trace = trace(
+            "A: read-lock r, write x, unlock r
+             B: read-lock r, write x, unlock r
+             C: lock r, write x, unlock r",
+        );
+        let sets = LockSets::of(&trace);
+        let at = |i| sets.before(EventIndex(i));
+        assert!(!sets.exclude(at(1), at(4)));
+        assert!(sets.exclude(at(1), at(7)));
+    }
+}

@@ -1,0 +1,619 @@
+//! The stages: every candidate goes from cheap to dear, and stops where it is decided.
+//!
+//! Filters rule out, near-linear prediction finds, exact search does both within a budget. What
+//! stays open is listed. Budgets are counted in steps, one apart for every candidate, so neither
+//! the order of the candidates nor the speed of the machine changes an answer.
+//!
+//! Everything that is found goes through the independent checker; what it refuses is not
+//! reported, and counted as refused, which is a mistake of the engine that found it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use norns_model::checker::Checker;
+use norns_model::{Bug, Meaning, Model, Witness};
+use norns_trace::{EventIndex, Op, Trace};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::candidate::{Accesses, Filtered, is_ruled_out, lock_cycles};
+use crate::exact::index::Index;
+use crate::exact::search::{Outcome, reach};
+use crate::exact::terminal;
+use crate::linear::{Linear, Options as LinearOptions, Side};
+
+/// Which engines take part after the filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// All, cheapest first.
+    Auto,
+    Linear,
+    Exact,
+}
+
+/// How much is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// One witness for every pair of places.
+    Places,
+    /// In addition every event that races with an earlier one, and every deadlocked set of
+    /// events.
+    Events,
+    /// In addition every racy pair of events.
+    Pairs,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub meaning: Meaning,
+    pub engine: Engine,
+    pub detail: Detail,
+    pub races: bool,
+    pub deadlocks: bool,
+    /// Steps of exact search for one candidate.
+    pub budget: usize,
+}
+
+impl Options {
+    /// The usual options for a trace: faithful where the order of its accesses is known.
+    pub fn usual(trace: &Trace) -> Options {
+        Options {
+            meaning: usual_meaning(trace),
+            engine: Engine::Auto,
+            detail: Detail::Places,
+            races: true,
+            deadlocks: true,
+            budget: 200_000,
+        }
+    }
+}
+
+pub fn usual_meaning(trace: &Trace) -> Meaning {
+    if trace.accesses_ordered {
+        Meaning::Faithful
+    } else {
+        Meaning::Optimistic
+    }
+}
+
+/// Pairs of events that are looked at for two places before these are left open, in a trace with
+/// more pairs than `FEW_PAIRS`.
+const TRIES: usize = 64;
+const FEW_PAIRS: usize = 100_000;
+/// Up to this many events every cycle of acquisitions is looked at, not one for each pattern.
+const FEW_EVENTS: usize = 2_000;
+/// Steps of the search for cycles of locks.
+const CYCLE_STEPS: usize = 20_000_000;
+/// More conflicting pairs than this are not looked at one by one.
+const MOST_PAIRS: usize = 2_000_000;
+
+/// How many candidates each stage decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub candidates: usize,
+    pub filtered: Filtered,
+    pub linear: usize,
+    pub exact: usize,
+    pub impossible: usize,
+    pub undecided: usize,
+    /// Found by an engine, but refused by the checker.
+    pub refused: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Prediction {
+    /// One witness for every pair of places and accesses, sorted.
+    pub races: Vec<Witness>,
+    /// One witness for every set of places.
+    pub deadlocks: Vec<Witness>,
+    pub stuck: Vec<Witness>,
+    /// Events that race with an earlier one; only with `Detail::Events` and more.
+    pub racy_events: BTreeSet<EventIndex>,
+    /// Sorted sets of blocked acquisitions; only with `Detail::Events` and more.
+    pub deadlocked_events: BTreeSet<Vec<EventIndex>>,
+    /// Only with `Detail::Pairs`.
+    pub racy_pairs: BTreeSet<(EventIndex, EventIndex)>,
+    /// Candidates that no engine could decide within its budget.
+    pub undecided: Vec<Vec<EventIndex>>,
+    pub race_counts: Counts,
+    pub deadlock_counts: Counts,
+    /// Sentences on what was not analysed.
+    pub not_analysed: Vec<String>,
+}
+
+/// Predicts races and deadlocks.
+pub fn predict(trace: &Trace, options: &Options) -> Prediction {
+    let model = Model::new(trace, options.meaning);
+    let mut predictor = Predictor {
+        model: &model,
+        options,
+        index: Index::of(&model),
+        linear: (options.engine != Engine::Exact).then(|| Linear::new(&model)),
+        checker: Checker::new(trace, options.meaning),
+        found: Prediction::default(),
+    };
+    predictor.check_observed_order();
+    if options.races {
+        predictor.races();
+    }
+    if options.deadlocks {
+        predictor.deadlocks();
+    }
+    predictor.found
+}
+
+struct Predictor<'a> {
+    model: &'a Model<'a>,
+    options: &'a Options,
+    index: Index,
+    linear: Option<Linear<'a>>,
+    checker: Checker<'a>,
+    found: Prediction,
+}
+
+/// What the engines say of one candidate.
+enum Decision {
+    Shown(Witness),
+    Impossible,
+    Open,
+}
+
+impl<'a> Predictor<'a> {
+    /// The rules of the model hold for the trace itself; otherwise something in it is not
+    /// understood, and what is said of it is worth less.
+    fn check_observed_order(&mut self) {
+        let observed: Vec<EventIndex> = (0..self.model.trace.events.len())
+            .map(EventIndex::from_index)
+            .collect();
+        if let Err(refusal) = self.checker.check_schedule(&observed) {
+            self.found.not_analysed.push(format!(
+                "the recorded order is not one that the model allows ({refusal}): what comes \
+                 after that event is analysed with doubt"
+            ));
+        }
+    }
+
+    /// Linear prediction, then exact search; the witness checked.
+    fn decide(&self, counts: &mut Counts, goal: &[EventIndex], bug: Bug) -> Decision {
+        counts.candidates += 1;
+        if let Some(linear) = &self.linear {
+            let options = LinearOptions::default();
+            let witness = match &bug {
+                Bug::Race { first, second } => linear.race(*first, *second, &options),
+                Bug::LockDeadlock { blocked } => linear.lock_deadlock(blocked, &options),
+                Bug::Stuck { .. } => None,
+            };
+            if let Some(witness) = witness.filter(|witness| self.accepts(counts, witness)) {
+                counts.linear += 1;
+                return Decision::Shown(witness);
+            }
+        }
+        if self.options.engine == Engine::Linear {
+            counts.undecided += 1;
+            return Decision::Open;
+        }
+        match reach(
+            self.model,
+            &self.index,
+            goal,
+            &mut self.options.budget.clone(),
+        ) {
+            Outcome::Reached(schedule) => {
+                let witness = Witness { schedule, bug };
+                if self.accepts(counts, &witness) {
+                    counts.exact += 1;
+                    return Decision::Shown(witness);
+                }
+                counts.undecided += 1;
+                Decision::Open
+            }
+            Outcome::Unreachable => {
+                counts.impossible += 1;
+                Decision::Impossible
+            }
+            Outcome::Undecided => {
+                counts.undecided += 1;
+                Decision::Open
+            }
+        }
+    }
+
+    fn accepts(&self, counts: &mut Counts, witness: &Witness) -> bool {
+        let accepted = self.checker.check(witness).is_ok();
+        counts.refused += usize::from(!accepted);
+        accepted
+    }
+
+    fn races(&mut self) {
+        let accesses = Accesses::of(self.model);
+        let few = accesses.most_pairs() <= MOST_PAIRS;
+        if self.options.detail > Detail::Places && few {
+            self.all_pairs(&accesses);
+        } else {
+            if self.options.detail > Detail::Places {
+                self.found.not_analysed.push(format!(
+                    "there are more than {MOST_PAIRS} pairs of conflicting accesses: racy events \
+                     are those that near-linear prediction finds, and pairs are left out"
+                ));
+            }
+            self.races_of_places(&accesses);
+        }
+        let sides = |model: &Model, witness: &Witness| match witness.bug {
+            Bug::Race { first, second } => sides(model, first, second),
+            _ => unreachable!("these witnesses are of races"),
+        };
+        let model = self.model;
+        self.found
+            .races
+            .sort_by_cached_key(|witness| sides(model, witness));
+    }
+
+    /// Every pair of conflicting accesses on its own.
+    fn all_pairs(&mut self, accesses: &Accesses) {
+        let mut counts = Counts::default();
+        let mut pairs = Vec::new();
+        accesses.for_pairs(self.model, |first, second| pairs.push((first, second)));
+        pairs.sort_unstable();
+        let mut shown: FxHashSet<(Side, Side)> = FxHashSet::default();
+        for (first, second) in pairs {
+            let known = self.options.detail == Detail::Events
+                && self.found.racy_events.contains(&second)
+                && shown.contains(&sides(self.model, first, second));
+            if known || is_ruled_out(self.model, &self.index, &mut counts.filtered, first, second) {
+                continue;
+            }
+            let bug = Bug::Race { first, second };
+            match self.decide(&mut counts, &[first, second], bug) {
+                Decision::Shown(witness) => {
+                    self.found.racy_events.insert(second);
+                    if self.options.detail == Detail::Pairs {
+                        self.found.racy_pairs.insert((first, second));
+                    }
+                    if shown.insert(sides(self.model, first, second)) {
+                        self.found.races.push(witness);
+                    }
+                }
+                Decision::Impossible => {}
+                Decision::Open => self.found.undecided.push(vec![first, second]),
+            }
+        }
+        self.found.race_counts = counts;
+    }
+
+    /// One race for each pair of places.
+    fn races_of_places(&mut self, accesses: &Accesses) {
+        let mut counts = Counts::default();
+        let mut shown: FxHashSet<(Side, Side)> = FxHashSet::default();
+        let mut wanted: Option<FxHashSet<(Side, Side)>> = None;
+        if let Some(linear) = &self.linear {
+            let report = linear.races(&LinearOptions::default());
+            for race in &report.races {
+                counts.candidates += 1;
+                let bug = Bug::Race {
+                    first: race.first,
+                    second: race.second,
+                };
+                let witness = Witness {
+                    schedule: linear.schedule(&race.plan),
+                    bug,
+                };
+                if self.accepts(&mut counts, &witness) {
+                    counts.linear += 1;
+                    shown.insert(race.sides);
+                    self.found.races.push(witness);
+                }
+            }
+            if self.options.detail > Detail::Places {
+                self.found.racy_events.extend(report.racy);
+            }
+            // In a small trace everything that is not found is looked at, open or not.
+            if accesses.most_pairs() > FEW_PAIRS || self.options.engine == Engine::Linear {
+                wanted = Some(report.open.iter().map(|open| open.sides).collect());
+            }
+        }
+        if self.options.engine == Engine::Linear {
+            let open = wanted.unwrap_or_default();
+            counts.undecided += open.len();
+            self.found.race_counts = counts;
+            return;
+        }
+        self.open_places(accesses, &mut counts, &shown, wanted.as_ref());
+        self.found.race_counts = counts;
+    }
+
+    /// Exact search for pairs of places that have no race yet, with a bounded number of pairs of
+    /// events for each.
+    fn open_places(
+        &mut self,
+        accesses: &Accesses,
+        counts: &mut Counts,
+        shown: &FxHashSet<(Side, Side)>,
+        wanted: Option<&FxHashSet<(Side, Side)>>,
+    ) {
+        if wanted.is_some_and(FxHashSet::is_empty) {
+            return;
+        }
+        // For every pair of places some pairs of events, and how many more there are.
+        let mut groups: BTreeMap<(Side, Side), (Vec<(EventIndex, EventIndex)>, usize)> =
+            BTreeMap::new();
+        let mut filtered = Filtered::default();
+        let (model, index) = (self.model, &self.index);
+        let pairs = accesses.most_pairs();
+        let most_tries = if pairs <= FEW_PAIRS {
+            usize::MAX
+        } else {
+            TRIES
+        };
+        let add = |first: EventIndex, second: EventIndex| {
+            let sides = sides(model, first, second);
+            if shown.contains(&sides) || wanted.is_some_and(|wanted| !wanted.contains(&sides)) {
+                return;
+            }
+            if is_ruled_out(model, index, &mut filtered, first, second) {
+                return;
+            }
+            let (tries, more) = groups.entry(sides).or_default();
+            if tries.len() < most_tries {
+                tries.push((first, second));
+            } else {
+                *more += 1;
+            }
+        };
+        let every_pair = pairs <= MOST_PAIRS;
+        if every_pair {
+            accesses.for_pairs(model, add);
+        } else {
+            accesses.for_near_pairs(model, index, add);
+        }
+        counts.filtered = filtered;
+        for (tries, more) in groups.into_values() {
+            let mut inner = Counts::default();
+            let mut open = None;
+            let mut found = None;
+            for (first, second) in tries {
+                let bug = Bug::Race { first, second };
+                match self.decide(&mut inner, &[first, second], bug) {
+                    Decision::Shown(witness) => {
+                        found = Some(witness);
+                        break;
+                    }
+                    Decision::Impossible => {}
+                    Decision::Open => open = open.or(Some(vec![first, second])),
+                }
+            }
+            counts.candidates += 1;
+            counts.refused += inner.refused;
+            match found {
+                Some(witness) => {
+                    counts.linear += inner.linear;
+                    counts.exact += inner.exact;
+                    if let Bug::Race { second, .. } = witness.bug
+                        && self.options.detail > Detail::Places
+                    {
+                        self.found.racy_events.insert(second);
+                    }
+                    self.found.races.push(witness);
+                }
+                None if open.is_some() || more > 0 || !every_pair => {
+                    counts.undecided += 1;
+                    self.found.undecided.extend(open);
+                }
+                None => counts.impossible += 1,
+            }
+        }
+    }
+
+    fn deadlocks(&mut self) {
+        let mut counts = Counts::default();
+        let mut cycles: BTreeMap<Vec<EventIndex>, Witness> = BTreeMap::new();
+        if self.options.detail == Detail::Places && self.model.trace.events.len() > FEW_EVENTS {
+            self.deadlocks_of_places(&mut counts, &mut cycles);
+        } else {
+            self.all_lock_deadlocks(&mut counts, &mut cycles);
+        }
+        if self.options.detail > Detail::Places {
+            self.found.deadlocked_events = cycles.keys().cloned().collect();
+        }
+        self.found.deadlocks = one_for_places(self.model, cycles.into_values());
+        if self.options.engine != Engine::Linear && can_be_stuck(self.model, &self.index) {
+            self.stuck(&mut counts);
+        }
+        self.found.deadlock_counts = counts;
+    }
+
+    fn all_lock_deadlocks(
+        &mut self,
+        counts: &mut Counts,
+        cycles: &mut BTreeMap<Vec<EventIndex>, Witness>,
+    ) {
+        let (candidates, all) =
+            lock_cycles(self.model, &self.index, &mut counts.filtered, CYCLE_STEPS);
+        if !all {
+            self.found.not_analysed.push(
+                "there are too many ways in which locks could wait for each other to list them \
+                 all: not all cycles of locks were looked at"
+                    .to_string(),
+            );
+        }
+        self.decide_cycles(counts, candidates, cycles);
+    }
+
+    fn decide_cycles(
+        &mut self,
+        counts: &mut Counts,
+        candidates: Vec<Vec<EventIndex>>,
+        cycles: &mut BTreeMap<Vec<EventIndex>, Witness>,
+    ) {
+        for cycle in candidates {
+            let mut sorted = cycle.clone();
+            sorted.sort_unstable();
+            if cycles.contains_key(&sorted) {
+                continue;
+            }
+            let bug = Bug::LockDeadlock {
+                blocked: cycle.clone(),
+            };
+            match self.decide(counts, &cycle, bug) {
+                Decision::Shown(witness) => {
+                    cycles.insert(sorted, witness);
+                }
+                Decision::Impossible => {}
+                Decision::Open => self.found.undecided.push(cycle),
+            }
+        }
+    }
+
+    fn deadlocks_of_places(
+        &mut self,
+        counts: &mut Counts,
+        cycles: &mut BTreeMap<Vec<EventIndex>, Witness>,
+    ) {
+        let Some(linear) = &self.linear else {
+            return self.all_lock_deadlocks(counts, cycles);
+        };
+        let report = linear.lock_deadlocks(&LinearOptions::default());
+        for deadlock in &report.deadlocks {
+            counts.candidates += 1;
+            let bug = Bug::LockDeadlock {
+                blocked: deadlock.blocked.clone(),
+            };
+            let witness = Witness {
+                schedule: linear.schedule(&deadlock.plan),
+                bug,
+            };
+            if self.accepts(counts, &witness) {
+                counts.linear += 1;
+                let mut sorted = deadlock.blocked.clone();
+                sorted.sort_unstable();
+                cycles.insert(sorted, witness);
+            }
+        }
+        if report.cut {
+            self.found.not_analysed.push(
+                "there are too many ways in which locks could wait for each other to list them \
+                 all: not all cycles of locks were looked at"
+                    .to_string(),
+            );
+        }
+        // An open pattern is decided by its instances; where these are few, by all of them.
+        if !report.open.is_empty() {
+            let (candidates, all) = lock_cycles(
+                self.model,
+                &self.index,
+                &mut counts.filtered,
+                CYCLE_STEPS / 10,
+            );
+            let candidates = if all && candidates.len() <= 64 * report.open.len() {
+                let places = |cycle: &[EventIndex]| -> Vec<_> {
+                    let place = |event: &EventIndex| {
+                        (
+                            self.model.thread_of(*event),
+                            self.model.trace.events[event.index()].place,
+                        )
+                    };
+                    let mut places: Vec<_> = cycle.iter().map(place).collect();
+                    places.sort_unstable();
+                    places
+                };
+                let open: BTreeSet<_> = report.open.iter().map(|cycle| places(cycle)).collect();
+                candidates
+                    .into_iter()
+                    .filter(|cycle| open.contains(&places(cycle)))
+                    .collect()
+            } else {
+                report.open
+            };
+            self.decide_cycles(counts, candidates, cycles);
+        }
+    }
+
+    /// Waits that nothing ends.
+    fn stuck(&mut self, counts: &mut Counts) {
+        let mut budget = self.options.budget.saturating_mul(5);
+        let result = terminal::deadlocks(self.model, &self.index, &mut budget);
+        if !result.complete {
+            self.found.not_analysed.push(
+                "the search for waits that nothing ends ran out of its budget: there may be more \
+                 of them"
+                    .to_string(),
+            );
+        }
+        let mut accepted = Vec::new();
+        for witness in result.stuck.into_values() {
+            counts.candidates += 1;
+            let witness = self.shortened(witness);
+            if self.accepts(counts, &witness) {
+                counts.exact += 1;
+                accepted.push(witness);
+            }
+        }
+        self.found.stuck = one_for_places(self.model, accepted.into_iter());
+    }
+
+    /// The shortest beginning of the schedule after which the bug is there.
+    fn shortened(&self, mut witness: Witness) -> Witness {
+        let whole = witness.schedule.clone();
+        let (mut shows_not, mut shows) = (0, whole.len());
+        // What is stuck stays stuck, so the answer changes once.
+        while shows_not < shows {
+            let middle = (shows_not + shows) / 2;
+            witness.schedule = whole[..middle].to_vec();
+            if self.checker.check(&witness).is_ok() {
+                shows = middle;
+            } else {
+                shows_not = middle + 1;
+            }
+        }
+        witness.schedule = whole[..shows].to_vec();
+        witness
+    }
+}
+
+/// Whether there can be a deadlock that is no cycle of locks: something else than locks is waited
+/// for, and a join only counts when a lock is held meanwhile; or a thread may end with a lock.
+fn can_be_stuck(model: &Model, index: &Index) -> bool {
+    let sets = &index.lock_sets;
+    model
+        .trace
+        .events
+        .iter()
+        .enumerate()
+        .any(|(i, event)| match event.op {
+            Op::SemWait(_) | Op::BarrierExit(_) | Op::Wait(_) | Op::OncePass(_) => true,
+            Op::Join(_) | Op::End => !sets.set(sets.before(EventIndex::from_index(i))).is_empty(),
+            _ => false,
+        })
+}
+
+/// The two sides of a race, the smaller first.
+pub fn sides(model: &Model, first: EventIndex, second: EventIndex) -> (Side, Side) {
+    let side = |event: EventIndex| {
+        let touch = norns_model::location::Touch::of(model.op(event))
+            .expect("the events of a race are accesses");
+        Side {
+            place: model.trace.events[event.index()].place,
+            writes: touch.writes,
+            atomic: touch.kind == norns_model::location::TouchKind::Atomic,
+            frees: touch.kind == norns_model::location::TouchKind::Free,
+        }
+    };
+    let (one, other) = (side(first), side(second));
+    (one.min(other), one.max(other))
+}
+
+/// Of several witnesses with the same threads' places only the first.
+fn one_for_places(model: &Model, witnesses: impl Iterator<Item = Witness>) -> Vec<Witness> {
+    let mut by_places: FxHashMap<Vec<u32>, Witness> = FxHashMap::default();
+    for witness in witnesses {
+        let (Bug::LockDeadlock { blocked } | Bug::Stuck { blocked }) = &witness.bug else {
+            continue;
+        };
+        let mut places: Vec<u32> = blocked
+            .iter()
+            .map(|event| model.trace.events[event.index()].place.0)
+            .collect();
+        places.sort_unstable();
+        by_places.entry(places).or_insert(witness);
+    }
+    let mut witnesses: Vec<(Vec<u32>, Witness)> = by_places.into_iter().collect();
+    witnesses.sort_by(|a, b| a.0.cmp(&b.0));
+    witnesses.into_iter().map(|(_, witness)| witness).collect()
+}

@@ -1,0 +1,3 @@
+//! The engines against brute force on small traces, and on the scenarios of the dissertation.
+
+mod random;

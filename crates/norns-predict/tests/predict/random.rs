@@ -1,0 +1,172 @@
+//! Random traces: exactly what brute force finds, none missing, none extra.
+
+use std::collections::BTreeSet;
+
+use norns_model::brute_force::{Enumeration, enumerate};
+use norns_model::checker::Checker;
+use norns_model::random_trace::{Random, Shape, random_trace};
+use norns_model::{Bug, Meaning, Model, Witness};
+use norns_predict::exact::index::Index;
+use norns_predict::exact::search::{Outcome, reach};
+use norns_predict::exact::terminal::deadlocks;
+use norns_predict::{Detail, Engine, Options, predict};
+use norns_trace::{EventIndex, Trace};
+
+const MEANINGS: [Meaning; 2] = [Meaning::Optimistic, Meaning::Faithful];
+const MOST_STATES: usize = 40_000;
+
+fn shape(seed: u64) -> Shape {
+    let mut random = Random::new(seed ^ 0x5eed);
+    let threads = 2 + random.below(if seed.is_multiple_of(10) { 7 } else { 4 });
+    Shape {
+        threads,
+        events: 6 + random.below(22),
+        locks: 1 + random.below(3),
+        variables: 1 + random.below(4),
+        plain: seed % 3 != 0,
+    }
+}
+
+/// Every seed with its trace and what brute force finds in it. Traces with too many states are
+/// left out.
+///
+/// `NORNS_TEST_SEEDS=from..to` runs other seeds than the usual ones.
+fn for_random_traces(
+    seeds: std::ops::Range<u64>,
+    check: impl Fn(u64, &Trace, Meaning, &Enumeration),
+) {
+    let chosen = std::env::var("NORNS_TEST_SEEDS").ok();
+    let seeds = chosen
+        .and_then(|text| {
+            let (from, to) = text.split_once("..")?;
+            Some(from.parse().ok()?..to.parse().ok()?)
+        })
+        .unwrap_or(seeds);
+    let (mut races, mut cycles, mut stuck) = (0, 0, 0);
+    for seed in seeds {
+        let trace = random_trace(seed, shape(seed));
+        for meaning in MEANINGS {
+            if let Some(all) = enumerate(&trace, meaning, MOST_STATES) {
+                check(seed, &trace, meaning, &all);
+                races += all.races.len();
+                cycles += all.lock_deadlocks.len();
+                stuck += all.stuck.len();
+            }
+        }
+    }
+    println!("{races} racy pairs, {cycles} cycles of locks, {stuck} other deadlocks");
+    assert!(
+        races > 1000 && cycles > 50 && stuck > 50,
+        "too few bugs to mean anything"
+    );
+}
+
+#[test]
+fn the_goal_directed_search_finds_exactly_the_racy_pairs() {
+    for_random_traces(0..1500, |seed, trace, meaning, all| {
+        let model = Model::new(trace, meaning);
+        let index = Index::of(&model);
+        let checker = Checker::new(trace, meaning);
+        for second in (0..trace.events.len()).map(EventIndex::from_index) {
+            for first in (0..second.index()).map(EventIndex::from_index) {
+                if !model.conflict(first, second) {
+                    continue;
+                }
+                let outcome = reach(&model, &index, &[first, second], &mut 100_000);
+                let expected = all.races.contains(&(first, second));
+                let context = format!("seed {seed}, {meaning:?}, {first:?} {second:?}");
+                match outcome {
+                    Outcome::Reached(schedule) => {
+                        assert!(expected, "{context}: not racy, but {schedule:?}");
+                        let witness = Witness {
+                            schedule,
+                            bug: Bug::Race { first, second },
+                        };
+                        assert_eq!(checker.check(&witness), Ok(()), "{context}");
+                    }
+                    Outcome::Unreachable => assert!(!expected, "{context}: racy, but not found"),
+                    Outcome::Undecided => panic!("{context}: undecided"),
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn the_terminal_search_finds_exactly_the_deadlocks() {
+    for_random_traces(0..1500, |seed, trace, meaning, all| {
+        let model = Model::new(trace, meaning);
+        let index = Index::of(&model);
+        let checker = Checker::new(trace, meaning);
+        let found = deadlocks(&model, &index, &mut 1_000_000);
+        let context = format!("seed {seed}, {meaning:?}");
+        assert!(found.complete, "{context}: undecided");
+        let cycles: BTreeSet<_> = found.cycles.keys().cloned().collect();
+        assert_eq!(cycles, all.lock_deadlocks, "{context}");
+        let stuck: BTreeSet<_> = found.stuck.keys().cloned().collect();
+        assert_eq!(stuck, all.stuck, "{context}");
+        for witness in found.cycles.values().chain(found.stuck.values()) {
+            assert_eq!(checker.check(witness), Ok(()), "{context}: {witness:?}");
+        }
+    });
+}
+
+#[test]
+fn all_stages_together_find_exactly_what_there_is() {
+    for_random_traces(0..1500, |seed, trace, meaning, all| {
+        for engine in [Engine::Auto, Engine::Exact] {
+            let options = Options {
+                meaning,
+                engine,
+                detail: Detail::Pairs,
+                ..Options::usual(trace)
+            };
+            let found = predict(trace, &options);
+            let context = format!("seed {seed}, {meaning:?}, {engine:?}");
+            assert_eq!(found.racy_pairs, all.races, "{context}");
+            assert_eq!(found.deadlocked_events, all.lock_deadlocks, "{context}");
+            let racy: BTreeSet<EventIndex> = all.races.iter().map(|pair| pair.1).collect();
+            assert_eq!(found.racy_events, racy, "{context}");
+            assert!(
+                found.undecided.is_empty() && found.not_analysed.is_empty(),
+                "{context}"
+            );
+            // Every event of these traces has a place of its own.
+            let stuck: BTreeSet<_> = found.stuck.iter().map(blocked).collect();
+            assert_eq!(stuck, all.stuck, "{context}");
+            // A pair of places is a pair of events, too.
+            let options = Options {
+                detail: Detail::Places,
+                ..options
+            };
+            let found = predict(trace, &options);
+            let races: BTreeSet<_> = found.races.iter().map(race).collect();
+            assert_eq!(races, all.races, "{context}, places");
+            let deadlocks: BTreeSet<_> = found.deadlocks.iter().map(blocked).collect();
+            assert_eq!(deadlocks, all.lock_deadlocks, "{context}, places");
+            assert_eq!(
+                found.race_counts.refused + found.deadlock_counts.refused,
+                0,
+                "{context}"
+            );
+        }
+    });
+}
+
+fn race(witness: &Witness) -> (EventIndex, EventIndex) {
+    match witness.bug {
+        Bug::Race { first, second } => (first, second),
+        _ => panic!("not a race: {witness:?}"),
+    }
+}
+
+fn blocked(witness: &Witness) -> Vec<EventIndex> {
+    match &witness.bug {
+        Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => {
+            let mut blocked = blocked.clone();
+            blocked.sort_unstable();
+            blocked
+        }
+        Bug::Race { .. } => panic!("not a deadlock: {witness:?}"),
+    }
+}
