@@ -7,9 +7,9 @@
 use crate::mode::{Mode, mode};
 use crate::record::filter::Miss;
 use crate::record::{self, statistics};
-use crate::thread::{self, Thread};
-use crate::tls;
+use crate::thread::Thread;
 use crate::wire::Code;
+use crate::{attach, tls};
 
 /// Accesses of so many bytes by the hook's name; `SIZE` is a power of two up to 16.
 #[inline(always)]
@@ -50,9 +50,12 @@ unsafe fn log<const SIZE: usize, const WRITE: bool>(
 pub fn slow_access(address: usize, size: usize, write: bool, pc: usize) {
     match mode() {
         Mode::Off => {}
-        Mode::Record => match record::recorder() {
-            Some(thread) => record_access(thread, address, size, write, pc),
-            None if !record::started() => statistics::count_before(),
+        Mode::Record if !record::started() => statistics::count_before(),
+        Mode::Record => match attach::current() {
+            Some(thread) if thread.ignored == 0 => {
+                record_access(thread, address, size, write, pc);
+            }
+            Some(_) => statistics::count_ignored(),
             None => {}
         },
         Mode::Replay | Mode::Detect | Mode::ReplayDetect => {}
@@ -148,8 +151,6 @@ unsafe extern "C" fn vptr_update(place: *const usize, value: usize, pc: usize) {
     }
 }
 
-unsafe extern "C" fn nothing() {}
-
 /// Exports stubs that put the return address behind the arguments.
 macro_rules! hooks {
     ($($register:literal $function:path: $($name:ident)*;)*) => {$($(
@@ -184,14 +185,14 @@ hooks! {
     "rdx" range::<false>: __tsan_read_range;
     "rdx" range::<true>: __tsan_write_range;
     "rdx" vptr_update: __tsan_vptr_update;
-    "rsi" nothing: __tsan_ignore_thread_begin __tsan_ignore_thread_end;
     "rsi" module_loaded: __tsan_init;
 }
 
 /// The constructor of an instrumented module calls this: if the program runs threads already,
 /// the module was loaded late and the trace must know where.
 unsafe extern "C" fn module_loaded() {
-    if mode() == Mode::Record && record::started() && thread::current().is_some() {
+    record::note_instrumented();
+    if mode() == Mode::Record && record::started() {
         statistics::write_maps();
     }
 }

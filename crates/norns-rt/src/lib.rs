@@ -14,6 +14,9 @@
 #![no_builtins]
 #![allow(dead_code)]
 
+mod annotations;
+mod atomics;
+mod attach;
 mod hooks;
 mod interpose;
 mod lock;

@@ -63,6 +63,7 @@ macro_rules! interpose {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? |$pc:ident| $body:block)*) => {$(
         const _: () = {
             #[allow(unused_variables)]
+            #[allow(clippy::too_many_arguments)]
             unsafe extern "C-unwind" fn implementation($($argument: $type,)* $pc: usize) $(-> $result)? {
                 #[allow(unused_unsafe)]
                 // SAFETY: the caller's word, as for the function that this one stands for.
@@ -71,6 +72,7 @@ macro_rules! interpose {
 
             #[cfg_attr(not(test), unsafe(no_mangle))]
             #[unsafe(naked)]
+            #[allow(non_snake_case)]
             unsafe extern "C-unwind" fn $name($($argument: $type),*) $(-> $result)? {
                 core::arch::naked_asm!(
                     concat!("mov ", $crate::register_behind!($($argument)*), ", qword ptr [rsp]"),

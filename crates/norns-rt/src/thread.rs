@@ -8,11 +8,21 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::interpose::{C11Routine, Call};
 use crate::lock::Lock;
 use crate::record::filter::Filter;
 use crate::record::pending::Pending;
 use crate::wire::Sites;
 use crate::{sys, tls};
+
+/// What a thread runs: C11 threads return a number.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub enum Start {
+    Nothing,
+    Posix(Routine),
+    C11(C11Routine),
+}
 
 pub type Routine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
@@ -103,9 +113,15 @@ pub struct Thread {
     pub kernel_id: i32,
     /// `pthread_t`.
     pub handle: usize,
+    /// The size of its stack, which ends at `handle`; 0 when not known.
+    pub stack_size: usize,
+    /// How deep it is in annotations that ask to ignore accesses.
+    pub ignored: u32,
     /// What the program wants it to run.
-    pub routine: Option<Routine>,
+    pub start: Start,
     pub argument: *mut c_void,
+    /// The call of `pthread_once` that is about to run its initialiser.
+    pub once: *mut Call,
     /// How often the destructor of the thread-specific key has run.
     pub destructor_rounds: u32,
     next_free: *mut Thread,
@@ -160,6 +176,8 @@ pub fn allocate() -> *mut Thread {
     thread.lost = 0;
     thread.pending.clear();
     thread.children = 0;
+    thread.stack_size = 0;
+    thread.ignored = 0;
     thread.destructor_rounds = 0;
     thread.stack.depth = 0;
     thread.stack.logged = 0;
@@ -180,6 +198,13 @@ pub unsafe fn release(thread: *mut Thread) {
 /// The child process after a fork: the blocks of other threads are not worth finding.
 pub fn forget_free() {
     FREE.force(|free| *free = null_mut());
+}
+
+impl Thread {
+    /// Lowest address and size of the thread's own stack, as far as that is known.
+    pub fn own_stack(&self) -> (usize, usize) {
+        (self.handle.wrapping_sub(self.stack_size), self.stack_size)
+    }
 }
 
 /// The thread that runs, if it is attached and not gone.

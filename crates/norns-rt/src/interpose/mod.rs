@@ -1,7 +1,19 @@
 //! The functions of the C library that the runtime stands in for.
 
+mod allocation;
+mod barrier;
+mod c11;
+mod condition;
 mod mutex;
+mod once;
+mod process;
+mod reader_writer;
+mod semaphore;
+mod strings;
 mod threads;
+
+pub use c11::C11Routine;
+pub use once::Call;
 
 use core::ffi::c_int;
 

@@ -10,12 +10,17 @@ use super::acquire;
 use crate::mode::{Mode, mode};
 use crate::operation::Operation;
 use crate::record::{self, handles};
-use crate::thread::{self, Routine, Thread};
+use crate::thread::{self, Thread};
+pub use crate::thread::{Routine, Start};
 use crate::wire::Code;
-use crate::{interpose, real};
+use crate::{attach, interpose, real};
 
 const EBUSY: c_int = 16;
 const ETIMEDOUT: c_int = 110;
+
+/// A thread without attributes gets a stack of this size, unless the limit says otherwise. The
+/// event that the stack is new memory may then speak of too little or too much of it.
+const DEFAULT_STACK: usize = 8 << 20;
 
 mod real_functions {
     use super::*;
@@ -27,42 +32,83 @@ mod real_functions {
         fn pthread_timedjoin_np(handle: usize, result: *mut *mut c_void, until: *const c_void) -> c_int;
         fn pthread_clockjoin_np(handle: usize, result: *mut *mut c_void, clock: c_int, until: *const c_void) -> c_int;
         fn pthread_detach(handle: usize) -> c_int;
+        fn pthread_attr_getstacksize(attributes: *const c_void, size: *mut usize) -> c_int;
         fn pthread_attr_getdetachstate(attributes: *const c_void, state: *mut c_int) -> c_int;
     }
 }
 
 use real_functions as real_call;
 
-/// Where every recorded thread begins.
-unsafe extern "C-unwind" fn trampoline(block: *mut c_void) -> *mut c_void {
-    // SAFETY: `create` handed the block over to this thread.
-    let thread = unsafe { &mut *block.cast::<Thread>() };
-    let (routine, argument) = (thread.routine, thread.argument);
-    record::begin_thread(thread);
-    match routine {
-        // SAFETY: what the program gave to `pthread_create`.
-        Some(routine) => unsafe { routine(argument) },
-        None => core::ptr::null_mut(),
+/// What a new thread must know, besides what it runs.
+pub struct Attributes {
+    detached: bool,
+    stack_size: usize,
+}
+
+impl Attributes {
+    pub const DEFAULT: Attributes = Attributes {
+        detached: false,
+        stack_size: DEFAULT_STACK,
+    };
+
+    unsafe fn read(attributes: *const c_void) -> Attributes {
+        let mut read = Attributes::DEFAULT;
+        if !attributes.is_null() {
+            let mut detached = 0;
+            // SAFETY: the program passes them to `pthread_create`, so they are initialised.
+            unsafe {
+                real_call::pthread_attr_getdetachstate(attributes, &mut detached);
+                real_call::pthread_attr_getstacksize(attributes, &mut read.stack_size);
+            }
+            read.detached = detached != 0;
+        }
+        read
     }
 }
 
-/// Creates a thread that is recorded.
+/// Attaches the running thread; returns what the program wants it to run.
 ///
 /// # Safety
-/// As `pthread_create`.
+/// `block` is what `create` gave to this thread.
+pub unsafe fn begin(block: *mut c_void) -> (Start, *mut c_void) {
+    // SAFETY: the caller's word.
+    let thread = unsafe { &mut *block.cast::<Thread>() };
+    let what = (thread.start, thread.argument);
+    attach::begin_thread(thread);
+    what
+}
+
+/// Where a thread of `pthread_create` begins.
+unsafe extern "C-unwind" fn trampoline(block: *mut c_void) -> *mut c_void {
+    // SAFETY: `create` handed the block over to this thread.
+    let (routine, argument) = unsafe { begin(block) };
+    match routine {
+        // SAFETY: what the program gave to `pthread_create`.
+        Start::Posix(routine) => unsafe { routine(argument) },
+        _ => core::ptr::null_mut(),
+    }
+}
+
+/// Creates a thread that is known from its first instruction on: `with_block` creates one that
+/// begins in a trampoline, `plain` one that we do not know.
+///
+/// # Safety
+/// As `pthread_create`; both closures store the new thread at `handle` if they return 0.
 pub unsafe fn create(
     handle: *mut usize,
-    attributes: *const c_void,
-    routine: Routine,
+    attributes: Attributes,
+    start: Start,
     argument: *mut c_void,
     pc: usize,
+    plain: impl FnOnce() -> c_int,
+    with_block: impl FnOnce(*mut c_void) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's word.
-    let plain = || unsafe { real_call::pthread_create(handle, attributes, routine, argument) };
-    if mode() != Mode::Record {
-        return plain();
-    }
-    let Some(parent) = record::before_fork() else {
+    let parent = match mode() {
+        Mode::Off => None,
+        Mode::Record => record::before_fork(),
+        Mode::Replay | Mode::Detect | Mode::ReplayDetect => attach::current(),
+    };
+    let Some(parent) = parent else {
         return plain();
     };
     let block = thread::allocate();
@@ -75,25 +121,19 @@ pub unsafe fn create(
     child.number = number;
     child.parent = parent.number;
     child.ordinal = parent.children + 1;
-    child.routine = Some(routine);
+    child.start = start;
     child.argument = argument;
+    child.stack_size = attributes.stack_size;
     let operation = Operation::new(Code::Fork, 0, number as usize, pc);
     operation.before();
-    let mut detached = 0;
-    // SAFETY: the caller's word; the block is the new thread's from here on.
-    let result = unsafe {
-        if !attributes.is_null() {
-            real_call::pthread_attr_getdetachstate(attributes, &mut detached);
-        }
-        real_call::pthread_create(handle, attributes, trampoline, block.cast())
-    };
+    // From here on the block is the new thread's.
+    let result = with_block(block.cast());
     operation.after(Code::Fork);
     if result == 0 {
         parent.children += 1;
-        // SAFETY: `pthread_create` succeeded, so it stored the handle.
-        let handle = unsafe { *handle };
-        if detached == 0 {
-            handles::insert(handle, number);
+        if !attributes.detached {
+            // SAFETY: the caller's word: it is stored.
+            handles::insert(unsafe { *handle }, number);
         }
     } else {
         // SAFETY: no thread has got the block.
@@ -104,7 +144,7 @@ pub unsafe fn create(
 
 /// # Safety
 /// As `pthread_join` and its like, which `real` calls.
-unsafe fn join(
+pub unsafe fn join(
     handle: usize,
     pc: usize,
     may_fail: Option<c_int>,
@@ -125,9 +165,35 @@ unsafe fn join(
     result
 }
 
+/// # Safety
+/// As `pthread_detach` and its like, which `real` calls.
+pub unsafe fn detach(handle: usize, pc: usize, real: impl FnOnce() -> c_int) -> c_int {
+    let number = if mode() == Mode::Off {
+        None
+    } else {
+        handles::number(handle)
+    };
+    let result = real();
+    if result == 0
+        && let Some(number) = number
+    {
+        Operation::new(Code::Detach, 0, number as usize, pc).after(Code::Detach);
+        handles::detached(handle, number);
+    }
+    result
+}
+
 interpose! {
     fn pthread_create(handle: *mut usize, attributes: *const c_void, routine: Routine, argument: *mut c_void) -> c_int |pc| {
-        create(handle, attributes, routine, argument, pc)
+        create(
+            handle,
+            Attributes::read(attributes),
+            Start::Posix(routine),
+            argument,
+            pc,
+            || real_call::pthread_create(handle, attributes, routine, argument),
+            |block| real_call::pthread_create(handle, attributes, trampoline, block),
+        )
     }
 
     fn pthread_join(handle: usize, result: *mut *mut c_void) -> c_int |pc| {
@@ -151,12 +217,6 @@ interpose! {
     }
 
     fn pthread_detach(handle: usize) -> c_int |pc| {
-        let number = if mode() == Mode::Off { None } else { handles::number(handle) };
-        let result = real_call::pthread_detach(handle);
-        if result == 0 && let Some(number) = number {
-            Operation::new(Code::Detach, 0, number as usize, pc).after(Code::Detach);
-            handles::detached(handle, number);
-        }
-        result
+        detach(handle, pc, || real_call::pthread_detach(handle))
     }
 }

@@ -24,9 +24,10 @@ impl Counter {
 static LOGGED: Counter = Counter::new("accesses-logged");
 static COVERED: Counter = Counter::new("accesses-covered-in-segment");
 static BEFORE: Counter = Counter::new("accesses-before-first-thread");
+static IGNORED: Counter = Counter::new("accesses-ignored-by-annotation");
 static LOST: Counter = Counter::new("events-lost");
 static THREADS: Counter = Counter::new("threads-ended");
-static ALL: [&Counter; 5] = [&LOGGED, &COVERED, &BEFORE, &LOST, &THREADS];
+static ALL: [&Counter; 6] = [&LOGGED, &COVERED, &BEFORE, &IGNORED, &LOST, &THREADS];
 
 /// An access before the first thread exists. Only one thread can be here, so no atomic addition.
 #[inline(always)]
@@ -35,12 +36,21 @@ pub fn count_before() {
     BEFORE.1.store(count + 1, Ordering::Relaxed);
 }
 
+pub fn thread_ended() {
+    THREADS.add(1);
+}
+
+/// An access while the program asked to ignore accesses.
+#[cold]
+pub fn count_ignored() {
+    IGNORED.add(1);
+}
+
 /// Takes over the counters of a thread and sets them to zero.
 pub fn add(thread: &mut Thread) {
     LOGGED.add(thread.logged);
     COVERED.add(thread.covered.iter().sum());
     LOST.add(thread.lost);
-    THREADS.add(1);
     thread.logged = 0;
     thread.covered = [0; 10];
     thread.lost = 0;
@@ -126,6 +136,7 @@ pub fn write() {
         for counter in ALL {
             text.line(counter.0, counter.1.load(Ordering::Relaxed));
         }
+        text.line("instrumented", u64::from(super::sees_memory()));
         text.line("sequence-numbers", stream::sequence_so_far());
         text.line("early-objects-lost", early_lost);
         let length = text.length;

@@ -27,6 +27,8 @@ struct Free {
     /// The header page, mapped.
     file: *mut u8,
     process: u32,
+    /// Of the kernel.
+    process_id: i32,
 }
 
 static FREE: Lock<Free> = Lock::new(Free {
@@ -34,6 +36,7 @@ static FREE: Lock<Free> = Lock::new(Free {
     large: 0,
     file: null_mut(),
     process: 0,
+    process_id: 0,
 });
 
 /// The header of a slot.
@@ -95,12 +98,18 @@ pub fn begin_process() -> bool {
         // SAFETY: the page is mapped and the field aligned.
         let processes = unsafe { &*free.file.add(FILE_PROCESSES).cast::<AtomicU32>() };
         free.process = processes.fetch_add(1, Ordering::SeqCst);
+        free.process_id = sys::getpid();
         true
     })
 }
 
 pub fn process() -> u32 {
     FREE.with(|free| free.process)
+}
+
+/// The process that records, by the kernel's number.
+pub fn process_id() -> i32 {
+    FREE.with(|free| free.process_id)
 }
 
 /// A slot for this thread, or null.

@@ -1,0 +1,184 @@
+//! Which threads the runtime knows, in every mode: the main one from the start, others from the
+//! trampoline in which they begin until the destructor of a thread-specific key.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::mode::{self, Mode, mode};
+use crate::record::{self, handles};
+use crate::thread::{self, Thread};
+use crate::{real, sys, tls};
+
+/// Threads that nobody was seen to create.
+static STRANGERS: AtomicU32 = AtomicU32::new(0);
+static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+real! {
+    fn pthread_key_create(key: *mut u32, destructor: unsafe extern "C" fn(*mut c_void)) -> c_int;
+    fn pthread_setspecific(key: u32, value: *const c_void) -> c_int;
+    fn pthread_self() -> usize;
+}
+
+unsafe extern "C" {
+    fn __register_atfork(
+        prepare: Option<unsafe extern "C" fn()>,
+        parent: Option<unsafe extern "C" fn()>,
+        child: Option<unsafe extern "C" fn()>,
+        library: *const c_void,
+    ) -> c_int;
+    fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// Attaches the main thread and gets ready to see threads end, forks and the exit. False when
+/// there is no memory.
+///
+/// # Safety
+/// Only from the constructor.
+pub unsafe fn begin_process() -> bool {
+    let main = thread::allocate();
+    if main.is_null() {
+        return false;
+    }
+    let mut key = 0;
+    // SAFETY: plain calls of the C library, which is initialised before us.
+    unsafe {
+        (*main).kernel_id = thread::kernel_id();
+        (*main).handle = pthread_self();
+        if pthread_key_create(&mut key, thread_ends) == 0 {
+            KEY.store(key, Ordering::Relaxed);
+        }
+        __register_atfork(None, None, Some(forked), core::ptr::null());
+        on_exit(exits, core::ptr::null_mut());
+    }
+    tls::set_thread(main);
+    true
+}
+
+/// The thread that runs. One that was created behind our back is attached now; `None` for one
+/// that has ended, or when the mode is off.
+#[inline(always)]
+pub fn current() -> Option<&'static mut Thread> {
+    let thread = tls::thread();
+    if thread as usize <= tls::GONE as usize {
+        return if thread == tls::GONE {
+            None
+        } else {
+            attach_stranger()
+        };
+    }
+    // SAFETY: as for `thread::current`.
+    Some(unsafe { &mut *thread })
+}
+
+#[cold]
+fn attach_stranger() -> Option<&'static mut Thread> {
+    if mode() == Mode::Off || (mode() == Mode::Record && !record::started()) {
+        return None;
+    }
+    // Hooks of a signal handler must find the thread attached or not, nothing between.
+    let signals = sys::block_signals();
+    let stranger = thread::allocate();
+    if !stranger.is_null() {
+        // SAFETY: `allocate` gave the block to us.
+        let thread = unsafe { &mut *stranger };
+        thread.number = thread::next_number();
+        thread.parent = thread.number;
+        thread.ordinal = STRANGERS.fetch_add(1, Ordering::Relaxed) + 1;
+        begin_thread(thread);
+    }
+    sys::restore_signals(signals);
+    thread::current()
+}
+
+/// What the running thread does first. `thread` is its own block.
+pub fn begin_thread(thread: &mut Thread) {
+    thread.kernel_id = thread::kernel_id();
+    // SAFETY: a plain call; it reads the thread control block.
+    thread.handle = unsafe { pthread_self() };
+    handles::insert(thread.handle, thread.number);
+    let block: *mut Thread = thread;
+    if mode() == Mode::Record {
+        record::thread_begins(thread);
+    }
+    watch_end(thread);
+    tls::set_thread(block);
+    if mode() == Mode::Record {
+        tls::set_fast(block);
+    }
+}
+
+/// Lets the destructor run when this thread ends.
+pub fn watch_end(thread: &mut Thread) {
+    let block: *mut Thread = thread;
+    // SAFETY: the key was made in `begin_process`; the C library does not look at the value. For
+    // a high key this may call `calloc`, which finds the thread not attached.
+    unsafe { pthread_setspecific(KEY.load(Ordering::Relaxed), block.cast()) };
+}
+
+/// The destructor of our key. Those of the program may follow, so it asks to be called again
+/// until the last round.
+unsafe extern "C" fn thread_ends(block: *mut c_void) {
+    const ROUNDS: u32 = 4;
+    let thread: *mut Thread = block.cast();
+    if tls::thread() != thread {
+        return;
+    }
+    // SAFETY: the block of this thread.
+    let current = unsafe { &mut *thread };
+    current.destructor_rounds += 1;
+    if current.destructor_rounds < ROUNDS {
+        watch_end(current);
+        return;
+    }
+    let signals = sys::block_signals();
+    if mode() == Mode::Record {
+        record::thread_ends(current);
+    }
+    handles::ended(current.handle, current.number);
+    tls::set_fast(core::ptr::null_mut());
+    tls::set_thread(tls::GONE);
+    // SAFETY: no hook of this thread finds the block any more.
+    unsafe { thread::release(current) };
+    sys::restore_signals(signals);
+}
+
+/// `exit`, or the return of `main`; registered first, so it runs after the program's handlers.
+unsafe extern "C" fn exits(status: c_int, _: *mut c_void) {
+    process_ends(crate::wire::ended::EXIT, status, 0);
+}
+
+/// The process is about to end, in whichever orderly way.
+pub fn process_ends(how: u8, status: c_int, pc: usize) {
+    if mode() == Mode::Record {
+        record::process_ends(how, status, pc);
+    }
+}
+
+/// The child process after a fork begins anew: with one thread, which is its main one. Runs
+/// before the handlers of the program, since it was registered before them.
+unsafe extern "C" fn forked() {
+    if mode() == Mode::Off {
+        return;
+    }
+    STRANGERS.store(0, Ordering::Relaxed);
+    tls::set_fast(core::ptr::null_mut());
+    thread::forget_free();
+    thread::forget_numbers();
+    handles::forget();
+    crate::atomics::forget();
+    if let Some(thread) = thread::current() {
+        thread.number = 0;
+        thread.children = 0;
+        thread.kernel_id = thread::kernel_id();
+    } else {
+        // A thread that was not attached called fork.
+        let block = thread::allocate();
+        tls::set_thread(block);
+        if block.is_null() {
+            mode::set(Mode::Off);
+        }
+    }
+    if mode() == Mode::Record {
+        record::forked();
+    }
+}

@@ -1,0 +1,283 @@
+//! The heap and mappings: an address that is given out again is other memory.
+//!
+//! `free` is logged before, `malloc` after the real call, so the numbers of the events have the
+//! true order. Of a program without hooks nothing of this is recorded.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::mode::{Mode, mode};
+use crate::record;
+use crate::wire::Code;
+use crate::{interpose, real};
+
+mod real_functions {
+    use super::*;
+
+    real! {
+        fn malloc(size: usize) -> *mut c_void;
+        fn calloc(count: usize, size: usize) -> *mut c_void;
+        fn realloc(block: *mut c_void, size: usize) -> *mut c_void;
+        fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void;
+        fn free(block: *mut c_void);
+        fn posix_memalign(block: *mut *mut c_void, alignment: usize, size: usize) -> c_int;
+        fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void;
+        fn memalign(alignment: usize, size: usize) -> *mut c_void;
+        fn valloc(size: usize) -> *mut c_void;
+        fn pvalloc(size: usize) -> *mut c_void;
+        fn malloc_usable_size(block: *mut c_void) -> usize;
+        fn mmap(address: *mut c_void, size: usize, protection: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
+        fn munmap(address: *mut c_void, size: usize) -> c_int;
+    }
+}
+
+use real_functions as real_call;
+
+/// The lookup of the real functions may itself want memory: it gets some of this.
+const ARENA: usize = 16 * 1024;
+
+#[repr(align(16))]
+struct Arena(core::cell::UnsafeCell<[u8; ARENA]>);
+
+// SAFETY: parts are handed out once, by the counter.
+unsafe impl Sync for Arena {}
+
+static ARENA_BYTES: Arena = Arena(core::cell::UnsafeCell::new([0; ARENA]));
+static ARENA_USED: AtomicUsize = AtomicUsize::new(0);
+/// Set from the first lookup until all functions are known.
+static LOOKING: AtomicBool = AtomicBool::new(false);
+static READY: AtomicBool = AtomicBool::new(false);
+
+fn from_arena(size: usize) -> *mut c_void {
+    let size = (size + 15) & !15;
+    let at = ARENA_USED.fetch_add(size, Ordering::Relaxed);
+    if size > ARENA || at > ARENA - size {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: within the arena.
+    unsafe { ARENA_BYTES.0.get().cast::<u8>().add(at).cast() }
+}
+
+fn in_arena(block: *mut c_void) -> bool {
+    (block as usize).wrapping_sub(ARENA_BYTES.0.get() as usize) < ARENA
+}
+
+/// Whether the real functions can be called. False only inside their own lookup.
+#[inline(always)]
+fn ready() -> bool {
+    READY.load(Ordering::Acquire) || look_up()
+}
+
+#[cold]
+fn look_up() -> bool {
+    if LOOKING.swap(true, Ordering::AcqRel) {
+        // Either we are inside the lookup or another thread is; then the arena serves too.
+        return READY.load(Ordering::Acquire);
+    }
+    // SAFETY: nothing is freed, and the blocks are.
+    unsafe {
+        let block = real_call::calloc(1, 1);
+        let block = real_call::realloc(block, 2);
+        real_call::free(block);
+        real_call::free(real_call::malloc(1));
+    }
+    READY.store(true, Ordering::Release);
+    true
+}
+
+#[inline(always)]
+fn recorder() -> Option<&'static mut crate::thread::Thread> {
+    if mode() != Mode::Record {
+        return None;
+    }
+    record::memory_recorder()
+}
+
+#[inline(always)]
+fn allocated(block: *mut c_void, size: usize, pc: usize) {
+    if block.is_null() {
+        return;
+    }
+    if let Some(thread) = recorder() {
+        thread.filter.forget(block as usize, size);
+        thread.log_within_segment(Code::Allocate, 0, pc, block as usize, [size as u64, 0]);
+    }
+}
+
+#[inline(always)]
+unsafe fn freed(block: *mut c_void, pc: usize) {
+    if block.is_null() {
+        return;
+    }
+    if let Some(thread) = recorder() {
+        // SAFETY: the program frees the block, so it is one.
+        let size = unsafe { real_call::malloc_usable_size(block) };
+        thread.log_within_segment(Code::Free, 0, pc, block as usize, [size as u64, 0]);
+    }
+}
+
+unsafe fn reallocated(
+    block: *mut c_void,
+    size: usize,
+    pc: usize,
+    real: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    if recorder().is_none() {
+        return real();
+    }
+    // SAFETY: the program's block, or null.
+    unsafe { freed(block, pc) };
+    let old = if block.is_null() {
+        0
+    } else {
+        // SAFETY: as above.
+        unsafe { real_call::malloc_usable_size(block) }
+    };
+    let result = real();
+    if result.is_null() && size > 0 {
+        // The old block is still there.
+        allocated(block, old, pc);
+    } else {
+        allocated(result, size, pc);
+    }
+    result
+}
+
+interpose! {
+    fn malloc(size: usize) -> *mut c_void |pc| {
+        if !ready() {
+            return from_arena(size);
+        }
+        let block = real_call::malloc(size);
+        allocated(block, size, pc);
+        block
+    }
+
+    fn calloc(count: usize, size: usize) -> *mut c_void |pc| {
+        if !ready() {
+            return from_arena(count.saturating_mul(size));
+        }
+        let block = real_call::calloc(count, size);
+        allocated(block, count.wrapping_mul(size), pc);
+        block
+    }
+
+    fn realloc(block: *mut c_void, size: usize) -> *mut c_void |pc| {
+        if !ready() || in_arena(block) {
+            // Blocks of the arena are small and do not grow; their bytes are copied.
+            let new = if READY.load(Ordering::Acquire) { real_call::malloc(size) } else { from_arena(size) };
+            if in_arena(block) && !new.is_null() {
+                let room = ARENA_BYTES.0.get() as usize + ARENA - block as usize;
+                for index in 0..size.min(room) {
+                    new.cast::<u8>().add(index).write(block.cast::<u8>().add(index).read());
+                }
+            }
+            return new;
+        }
+        reallocated(block, size, pc, || real_call::realloc(block, size))
+    }
+
+    fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void |pc| {
+        reallocated(block, count.wrapping_mul(size), pc, || {
+            real_call::reallocarray(block, count, size)
+        })
+    }
+
+    fn free(block: *mut c_void) |pc| {
+        if in_arena(block) || !ready() {
+            return;
+        }
+        freed(block, pc);
+        real_call::free(block);
+    }
+
+    fn posix_memalign(block: *mut *mut c_void, alignment: usize, size: usize) -> c_int |pc| {
+        let result = real_call::posix_memalign(block, alignment, size);
+        if result == 0 {
+            allocated(*block, size, pc);
+        }
+        result
+    }
+
+    fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void |pc| {
+        let block = real_call::aligned_alloc(alignment, size);
+        allocated(block, size, pc);
+        block
+    }
+
+    fn memalign(alignment: usize, size: usize) -> *mut c_void |pc| {
+        let block = real_call::memalign(alignment, size);
+        allocated(block, size, pc);
+        block
+    }
+
+    fn valloc(size: usize) -> *mut c_void |pc| {
+        let block = real_call::valloc(size);
+        allocated(block, size, pc);
+        block
+    }
+
+    fn pvalloc(size: usize) -> *mut c_void |pc| {
+        let block = real_call::pvalloc(size);
+        allocated(block, size, pc);
+        block
+    }
+
+    fn munmap(address: *mut c_void, size: usize) -> c_int |pc| {
+        if size > 0 && let Some(thread) = recorder() {
+            thread.log_within_segment(Code::Free, 0, pc, address as usize, [size as u64, 0]);
+        }
+        real_call::munmap(address, size)
+    }
+}
+
+/// `mmap` has six arguments, so no register is left for the return address.
+unsafe fn map(
+    address: *mut c_void,
+    size: usize,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the caller's word. On x86-64 `mmap64` is the same function.
+    let result = unsafe { real_call::mmap(address, size, protection, flags, file, offset) };
+    if result as isize != -1
+        && let Some(thread) = recorder()
+    {
+        thread.filter.forget(result as usize, size);
+        thread.log_within_segment(Code::Allocate, 0, 0, result as usize, [size as u64, 0]);
+    }
+    result
+}
+
+#[cfg(not(test))]
+mod exported {
+    use super::*;
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C-unwind" fn mmap(
+        address: *mut c_void,
+        size: usize,
+        protection: c_int,
+        flags: c_int,
+        file: c_int,
+        offset: i64,
+    ) -> *mut c_void {
+        // SAFETY: the caller's word.
+        unsafe { map(address, size, protection, flags, file, offset) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C-unwind" fn mmap64(
+        address: *mut c_void,
+        size: usize,
+        protection: c_int,
+        flags: c_int,
+        file: c_int,
+        offset: i64,
+    ) -> *mut c_void {
+        // SAFETY: the caller's word.
+        unsafe { map(address, size, protection, flags, file, offset) }
+    }
+}

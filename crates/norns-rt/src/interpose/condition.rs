@@ -1,0 +1,212 @@
+//! Condition variables. A wait is three events: unlock, wait (or failed wait), lock.
+//!
+//! A wait can be cancelled; the C library then takes the mutex again and unwinds through us, so a
+//! cleanup routine logs the same events as a return would.
+
+use core::ffi::{c_int, c_void};
+
+use super::mutex::{self, Mutex};
+use crate::mode::is_off;
+use crate::operation::Operation;
+use crate::wire::{Code, object};
+use crate::{interpose, real};
+
+pub type Condition = *mut c_void;
+
+mod real_functions {
+    use super::*;
+
+    real! {
+        #[version = "GLIBC_2.3.2"]
+        fn pthread_cond_init(condition: Condition, attributes: *const c_void) -> c_int;
+        #[version = "GLIBC_2.3.2"]
+        fn pthread_cond_destroy(condition: Condition) -> c_int;
+        #[version = "GLIBC_2.3.2"]
+        fn pthread_cond_wait(condition: Condition, mutex: Mutex) -> c_int;
+        #[version = "GLIBC_2.3.2"]
+        fn pthread_cond_timedwait(condition: Condition, mutex: Mutex, until: *const c_void) -> c_int;
+        fn pthread_cond_clockwait(condition: Condition, mutex: Mutex, clock: c_int, until: *const c_void) -> c_int;
+        #[version = "GLIBC_2.3.2"]
+        fn pthread_cond_signal(condition: Condition) -> c_int;
+        #[version = "GLIBC_2.3.2"]
+        fn pthread_cond_broadcast(condition: Condition) -> c_int;
+        fn _pthread_cleanup_push(buffer: *mut Cleanup, routine: unsafe extern "C" fn(*mut c_void), argument: *mut c_void);
+        fn _pthread_cleanup_pop(buffer: *mut Cleanup, execute: c_int);
+    }
+}
+
+use real_functions as real_call;
+
+/// `struct _pthread_cleanup_buffer`.
+#[repr(C)]
+pub struct Cleanup {
+    routine: usize,
+    argument: usize,
+    cancel_type: c_int,
+    previous: usize,
+}
+
+struct Waiting {
+    condition: Operation,
+    mutex: Operation,
+}
+
+impl Waiting {
+    fn is_over(&self, how: Code) {
+        self.condition.after(how);
+        self.mutex.after(Code::Lock);
+    }
+}
+
+unsafe extern "C" fn cancelled(waiting: *mut c_void) {
+    // SAFETY: `wait` pushed this routine with a value of its own, and its frame still exists.
+    unsafe { &*waiting.cast::<Waiting>() }.is_over(Code::FailedWait);
+}
+
+/// Process-shared conditions have this bit in the word of their reference count.
+pub unsafe fn kind(condition: Condition) -> u8 {
+    const WAITERS_AND_FLAGS: usize = 36;
+    // SAFETY: `condition` is one; only the flag, which does not change, is looked at.
+    let flags = unsafe {
+        condition
+            .byte_add(WAITERS_AND_FLAGS)
+            .cast::<u32>()
+            .read_volatile()
+    };
+    if flags & 1 != 0 {
+        object::CONDITION | object::SHARED
+    } else {
+        object::CONDITION
+    }
+}
+
+/// When a timed wait gives up: the clock, the time, and what it then returns.
+#[derive(Clone, Copy)]
+pub struct Deadline {
+    /// -1: the clock of the condition's attributes.
+    pub clock: c_int,
+    pub until: *const c_void,
+    pub timed_out: c_int,
+}
+
+/// One wait, timed or not, which `real` does.
+///
+/// # Safety
+/// As `pthread_cond_wait`.
+pub unsafe fn wait(
+    condition: Condition,
+    mutex: Mutex,
+    deadline: Option<Deadline>,
+    pc: usize,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's word.
+    let (kind, mutex_kind) = unsafe { (kind(condition), mutex::kind(mutex)) };
+    let unlock = Operation::new(Code::Unlock, mutex_kind, mutex as usize, pc);
+    unlock.before();
+    unlock.after(Code::Unlock);
+    let waiting = Waiting {
+        condition: Operation::new(Code::Wait, kind, condition as usize, pc),
+        mutex: Operation::new(Code::Lock, mutex_kind, mutex as usize, pc),
+    };
+    let mut cleanup = Cleanup {
+        routine: 0,
+        argument: 0,
+        cancel_type: 0,
+        previous: 0,
+    };
+    // SAFETY: buffer and argument live in this frame, which is left only after the pop, or by
+    // unwinding, which runs the routine.
+    let result = unsafe {
+        let argument = &raw const waiting as *mut c_void;
+        real_call::_pthread_cleanup_push(&mut cleanup, cancelled, argument);
+        let result = real();
+        real_call::_pthread_cleanup_pop(&mut cleanup, 0);
+        result
+    };
+    let gave_up = deadline.is_some_and(|deadline| result == deadline.timed_out);
+    waiting.is_over(if gave_up {
+        Code::FailedWait
+    } else {
+        Code::Wait
+    });
+    result
+}
+
+/// One signal or broadcast, which `real` does.
+///
+/// # Safety
+/// `condition` is one.
+pub unsafe fn wake(
+    condition: Condition,
+    code: Code,
+    pc: usize,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    if is_off() {
+        return real();
+    }
+    // SAFETY: the caller's word.
+    let operation = Operation::new(code, unsafe { kind(condition) }, condition as usize, pc);
+    operation.before();
+    let result = real();
+    operation.after(code);
+    result
+}
+
+const ETIMEDOUT: c_int = 110;
+
+interpose! {
+    fn pthread_cond_init(condition: Condition, attributes: *const c_void) -> c_int |pc| {
+        let result = real_call::pthread_cond_init(condition, attributes);
+        if result == 0 && !is_off() {
+            Operation::new(Code::Init, kind(condition), condition as usize, pc).after(Code::Init);
+        }
+        result
+    }
+
+    fn pthread_cond_destroy(condition: Condition) -> c_int |pc| {
+        if !is_off() {
+            let operation =
+                Operation::new(Code::Destroy, kind(condition), condition as usize, pc);
+            operation.before();
+            operation.after(Code::Destroy);
+        }
+        real_call::pthread_cond_destroy(condition)
+    }
+
+    fn pthread_cond_wait(condition: Condition, mutex: Mutex) -> c_int |pc| {
+        if is_off() {
+            return real_call::pthread_cond_wait(condition, mutex);
+        }
+        wait(condition, mutex, None, pc, || real_call::pthread_cond_wait(condition, mutex))
+    }
+
+    fn pthread_cond_timedwait(condition: Condition, mutex: Mutex, until: *const c_void) -> c_int |pc| {
+        if is_off() {
+            return real_call::pthread_cond_timedwait(condition, mutex, until);
+        }
+        let deadline = Deadline { clock: -1, until, timed_out: ETIMEDOUT };
+        wait(condition, mutex, Some(deadline), pc, || {
+            real_call::pthread_cond_timedwait(condition, mutex, until)
+        })
+    }
+
+    fn pthread_cond_clockwait(condition: Condition, mutex: Mutex, clock: c_int, until: *const c_void) -> c_int |pc| {
+        if is_off() {
+            return real_call::pthread_cond_clockwait(condition, mutex, clock, until);
+        }
+        let deadline = Deadline { clock, until, timed_out: ETIMEDOUT };
+        wait(condition, mutex, Some(deadline), pc, || {
+            real_call::pthread_cond_clockwait(condition, mutex, clock, until)
+        })
+    }
+
+    fn pthread_cond_signal(condition: Condition) -> c_int |pc| {
+        wake(condition, Code::Signal, pc, || real_call::pthread_cond_signal(condition))
+    }
+
+    fn pthread_cond_broadcast(condition: Condition) -> c_int |pc| {
+        wake(condition, Code::Broadcast, pc, || real_call::pthread_cond_broadcast(condition))
+    }
+}

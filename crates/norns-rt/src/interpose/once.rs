@@ -1,0 +1,116 @@
+//! `pthread_once`, `call_once`, and the guards of C++ static variables.
+//!
+//! An initialiser may throw: the exception passes through us, and the next caller begins again.
+
+use core::ffi::{c_int, c_void};
+
+use crate::attach;
+use crate::mode::is_off;
+use crate::operation::Operation;
+use crate::wire::{Code, atomic_detail, object};
+use crate::{interpose, real};
+
+type Once = *mut c_void;
+type Initialiser = unsafe extern "C-unwind" fn();
+
+mod real_functions {
+    use super::*;
+
+    real! {
+        fn pthread_once(once: Once, initialiser: Initialiser) -> c_int;
+        fn call_once(once: Once, initialiser: Initialiser);
+        fn __cxa_guard_acquire(guard: *mut u8) -> c_int;
+        fn __cxa_guard_release(guard: *mut u8);
+        fn __cxa_guard_abort(guard: *mut u8);
+    }
+}
+
+use real_functions as real_call;
+
+/// One call that may run the initialiser: the C library calls it without arguments, so the
+/// thread remembers where this is.
+pub struct Call {
+    once: usize,
+    initialiser: Initialiser,
+    pc: usize,
+    ran: bool,
+}
+
+unsafe extern "C-unwind" fn run() {
+    let Some(thread) = attach::current() else {
+        return;
+    };
+    // SAFETY: `with_once` set it just before the C library called us, and its frame is below.
+    let call = unsafe { &mut *thread.once };
+    call.ran = true;
+    let begin = Operation::new(Code::OnceBegin, object::ONCE, call.once, call.pc);
+    begin.after(Code::OnceBegin);
+    // SAFETY: what the program gave.
+    unsafe { (call.initialiser)() };
+    let end = Operation::new(Code::OnceEnd, object::ONCE, call.once, call.pc);
+    end.before();
+    end.after(Code::OnceEnd);
+}
+
+unsafe fn with_once(once: Once, initialiser: Initialiser, pc: usize, real: impl Fn(Initialiser)) {
+    let thread = if is_off() { None } else { attach::current() };
+    let Some(thread) = thread else {
+        return real(initialiser);
+    };
+    let mut call = Call {
+        once: once as usize,
+        initialiser,
+        pc,
+        ran: false,
+    };
+    let pass = Operation::new(Code::OncePass, object::ONCE, once as usize, pc);
+    pass.before();
+    thread.once = &raw mut call;
+    real(run);
+    // SAFETY: a local, written through the pointer.
+    if !unsafe { (&raw const call.ran).read_volatile() } {
+        pass.after(Code::OncePass);
+    }
+}
+
+interpose! {
+    fn pthread_once(once: Once, initialiser: Initialiser) -> c_int |pc| {
+        with_once(once, initialiser, pc, |routine| {
+            real_call::pthread_once(once, routine);
+        });
+        0
+    }
+
+    fn call_once(once: Once, initialiser: Initialiser) |pc| {
+        with_once(once, initialiser, pc, |routine| real_call::call_once(once, routine));
+    }
+
+    fn __cxa_guard_acquire(guard: *mut u8) -> c_int |pc| {
+        let operation = Operation::new(Code::OncePass, object::ONCE, guard as usize, pc);
+        operation.before();
+        let must_initialise = real_call::__cxa_guard_acquire(guard);
+        if must_initialise != 0 {
+            Operation::new(Code::OnceBegin, object::ONCE, guard as usize, pc)
+                .after(Code::OnceBegin);
+        } else {
+            operation.after(Code::OncePass);
+        }
+        must_initialise
+    }
+
+    fn __cxa_guard_release(guard: *mut u8) |pc| {
+        let end = Operation::new(Code::OnceEnd, object::ONCE, guard as usize, pc);
+        end.before();
+        end.after(Code::OnceEnd);
+        // Compiled code looks at the first byte, with an acquire load, before it calls us.
+        const STORE: u8 = 1;
+        const RELEASE: u8 = 3;
+        Operation::new(Code::Atomic, atomic_detail(0, STORE, RELEASE), guard as usize, pc)
+            .after(Code::Atomic);
+        real_call::__cxa_guard_release(guard);
+    }
+
+    fn __cxa_guard_abort(guard: *mut u8) |pc| {
+        real_call::__cxa_guard_abort(guard);
+    }
+}

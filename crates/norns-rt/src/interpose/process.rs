@@ -1,0 +1,103 @@
+//! Ways out of a process and out of functions.
+//!
+//! The streams need nothing at the end: what was not flushed is in the tail file. Only the counts
+//! and the map of loaded code are written then. A fork is seen by a handler (`attach`); `vfork`,
+//! `exec` and fatal signals need nothing.
+
+use core::arch::asm;
+use core::ffi::{c_int, c_void};
+
+use crate::attach::{self, process_ends};
+use crate::mode::is_off;
+use crate::wire::ended;
+use crate::{interpose, real, sys};
+
+#[allow(non_snake_case)]
+mod real_functions {
+    use super::*;
+
+    real! {
+        fn _exit(status: c_int);
+        fn _Exit(status: c_int);
+        fn quick_exit(status: c_int);
+        fn abort();
+        fn longjmp(buffer: *mut c_void, value: c_int);
+        fn _longjmp(buffer: *mut c_void, value: c_int);
+        fn siglongjmp(buffer: *mut c_void, value: c_int);
+        fn __longjmp_chk(buffer: *mut c_void, value: c_int);
+    }
+}
+
+use real_functions as real_call;
+
+/// The functions between here and the `setjmp` are left without their exit hooks.
+///
+/// # Safety
+/// `buffer` was filled by a `setjmp`.
+unsafe fn unwind_calls(buffer: *const c_void) {
+    if is_off() {
+        return;
+    }
+    let Some(thread) = attach::current() else {
+        return;
+    };
+    const STACK_POINTER: usize = 6;
+    let guard: usize;
+    // SAFETY: glibc keeps the guard that it hides pointers with at this place of the thread
+    // control block, and the stack pointer as the seventh word of the buffer.
+    let stack_pointer = unsafe {
+        asm!("mov {}, qword ptr fs:[0x30]", out(reg) guard, options(nostack, readonly));
+        buffer
+            .cast::<usize>()
+            .add(STACK_POINTER)
+            .read()
+            .rotate_right(17)
+            ^ guard
+    };
+    let signals = sys::block_signals();
+    thread.stack.unwind(stack_pointer);
+    thread.recover();
+    sys::restore_signals(signals);
+}
+
+interpose! {
+    fn _exit(status: c_int) |pc| {
+        process_ends(ended::IMMEDIATE_EXIT, status, pc);
+        real_call::_exit(status);
+    }
+
+    fn _Exit(status: c_int) |pc| {
+        process_ends(ended::IMMEDIATE_EXIT, status, pc);
+        real_call::_Exit(status);
+    }
+
+    fn quick_exit(status: c_int) |pc| {
+        process_ends(ended::IMMEDIATE_EXIT, status, pc);
+        real_call::quick_exit(status);
+    }
+
+    fn abort() |pc| {
+        process_ends(ended::ABORT, 0, pc);
+        real_call::abort();
+    }
+
+    fn longjmp(buffer: *mut c_void, value: c_int) |pc| {
+        unwind_calls(buffer);
+        real_call::longjmp(buffer, value);
+    }
+
+    fn _longjmp(buffer: *mut c_void, value: c_int) |pc| {
+        unwind_calls(buffer);
+        real_call::_longjmp(buffer, value);
+    }
+
+    fn siglongjmp(buffer: *mut c_void, value: c_int) |pc| {
+        unwind_calls(buffer);
+        real_call::siglongjmp(buffer, value);
+    }
+
+    fn __longjmp_chk(buffer: *mut c_void, value: c_int) |pc| {
+        unwind_calls(buffer);
+        real_call::__longjmp_chk(buffer, value);
+    }
+}

@@ -1,0 +1,141 @@
+//! Reader-writer locks.
+
+use core::ffi::{c_int, c_void};
+
+use super::acquire;
+use crate::mode::is_off;
+use crate::operation::Operation;
+use crate::wire::{Code, object};
+use crate::{interpose, real};
+
+const EBUSY: c_int = 16;
+const ETIMEDOUT: c_int = 110;
+
+type Lock = *mut c_void;
+
+mod real_functions {
+    use super::*;
+
+    real! {
+        fn pthread_rwlock_init(lock: Lock, attributes: *const c_void) -> c_int;
+        fn pthread_rwlock_destroy(lock: Lock) -> c_int;
+        fn pthread_rwlock_rdlock(lock: Lock) -> c_int;
+        fn pthread_rwlock_tryrdlock(lock: Lock) -> c_int;
+        fn pthread_rwlock_timedrdlock(lock: Lock, until: *const c_void) -> c_int;
+        fn pthread_rwlock_clockrdlock(lock: Lock, clock: c_int, until: *const c_void) -> c_int;
+        fn pthread_rwlock_wrlock(lock: Lock) -> c_int;
+        fn pthread_rwlock_trywrlock(lock: Lock) -> c_int;
+        fn pthread_rwlock_timedwrlock(lock: Lock, until: *const c_void) -> c_int;
+        fn pthread_rwlock_clockwrlock(lock: Lock, clock: c_int, until: *const c_void) -> c_int;
+        fn pthread_rwlock_unlock(lock: Lock) -> c_int;
+    }
+}
+
+use real_functions as real_call;
+
+/// `__shared` of glibc's `struct __pthread_rwlock_arch_t`, set by the initialiser only.
+unsafe fn kind(lock: Lock) -> u8 {
+    const SHARED: usize = 28;
+    // SAFETY: `lock` is one.
+    if unsafe { lock.byte_add(SHARED).cast::<i32>().read_volatile() } != 0 {
+        object::READER_WRITER_LOCK | object::SHARED
+    } else {
+        object::READER_WRITER_LOCK
+    }
+}
+
+/// `failure` is what a try or timed lock returns when it gives up.
+unsafe fn lock_with(
+    lock: Lock,
+    code: Code,
+    failure: Option<c_int>,
+    pc: usize,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    if is_off() {
+        return real();
+    }
+    // SAFETY: the caller's word.
+    let mut operation = Operation::new(code, unsafe { kind(lock) }, lock as usize, pc);
+    operation.may_fail = failure.is_some();
+    let failed = if code == Code::ReadLock {
+        Code::FailedReadLock
+    } else {
+        Code::FailedLock
+    };
+    acquire(operation, failed, failure.unwrap_or(EBUSY), real)
+}
+
+interpose! {
+    fn pthread_rwlock_init(lock: Lock, attributes: *const c_void) -> c_int |pc| {
+        let result = real_call::pthread_rwlock_init(lock, attributes);
+        if result == 0 && !is_off() {
+            Operation::new(Code::Init, kind(lock), lock as usize, pc).after(Code::Init);
+        }
+        result
+    }
+
+    fn pthread_rwlock_destroy(lock: Lock) -> c_int |pc| {
+        if !is_off() {
+            let operation = Operation::new(Code::Destroy, kind(lock), lock as usize, pc);
+            operation.before();
+            operation.after(Code::Destroy);
+        }
+        real_call::pthread_rwlock_destroy(lock)
+    }
+
+    fn pthread_rwlock_rdlock(lock: Lock) -> c_int |pc| {
+        lock_with(lock, Code::ReadLock, None, pc, || real_call::pthread_rwlock_rdlock(lock))
+    }
+
+    fn pthread_rwlock_tryrdlock(lock: Lock) -> c_int |pc| {
+        lock_with(lock, Code::ReadLock, Some(EBUSY), pc, || {
+            real_call::pthread_rwlock_tryrdlock(lock)
+        })
+    }
+
+    fn pthread_rwlock_timedrdlock(lock: Lock, until: *const c_void) -> c_int |pc| {
+        lock_with(lock, Code::ReadLock, Some(ETIMEDOUT), pc, || {
+            real_call::pthread_rwlock_timedrdlock(lock, until)
+        })
+    }
+
+    fn pthread_rwlock_clockrdlock(lock: Lock, clock: c_int, until: *const c_void) -> c_int |pc| {
+        lock_with(lock, Code::ReadLock, Some(ETIMEDOUT), pc, || {
+            real_call::pthread_rwlock_clockrdlock(lock, clock, until)
+        })
+    }
+
+    fn pthread_rwlock_wrlock(lock: Lock) -> c_int |pc| {
+        lock_with(lock, Code::Lock, None, pc, || real_call::pthread_rwlock_wrlock(lock))
+    }
+
+    fn pthread_rwlock_trywrlock(lock: Lock) -> c_int |pc| {
+        lock_with(lock, Code::Lock, Some(EBUSY), pc, || {
+            real_call::pthread_rwlock_trywrlock(lock)
+        })
+    }
+
+    fn pthread_rwlock_timedwrlock(lock: Lock, until: *const c_void) -> c_int |pc| {
+        lock_with(lock, Code::Lock, Some(ETIMEDOUT), pc, || {
+            real_call::pthread_rwlock_timedwrlock(lock, until)
+        })
+    }
+
+    fn pthread_rwlock_clockwrlock(lock: Lock, clock: c_int, until: *const c_void) -> c_int |pc| {
+        lock_with(lock, Code::Lock, Some(ETIMEDOUT), pc, || {
+            real_call::pthread_rwlock_clockwrlock(lock, clock, until)
+        })
+    }
+
+    fn pthread_rwlock_unlock(lock: Lock) -> c_int |pc| {
+        if is_off() {
+            return real_call::pthread_rwlock_unlock(lock);
+        }
+        let operation = Operation::new(Code::Unlock, kind(lock), lock as usize, pc);
+        operation.before();
+        let result = real_call::pthread_rwlock_unlock(lock);
+        operation.after(Code::Unlock);
+        result
+    }
+}

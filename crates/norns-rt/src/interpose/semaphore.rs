@@ -1,0 +1,160 @@
+//! Semaphores, unnamed and named.
+//!
+//! A named one has its value at the time it is opened; what other processes do to it is not seen.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr::null_mut;
+
+use super::acquire;
+use crate::lock::Lock;
+use crate::mode::is_off;
+use crate::operation::Operation;
+use crate::wire::{Code, object};
+use crate::{interpose, real, sys};
+
+type Semaphore = *mut c_void;
+
+mod real_functions {
+    use super::*;
+
+    real! {
+        fn sem_init(semaphore: Semaphore, shared: c_int, value: u32) -> c_int;
+        fn sem_destroy(semaphore: Semaphore) -> c_int;
+        fn sem_open(name: *const c_char, flags: c_int, mode: u32, value: u32) -> Semaphore;
+        fn sem_close(semaphore: Semaphore) -> c_int;
+        fn sem_wait(semaphore: Semaphore) -> c_int;
+        fn sem_trywait(semaphore: Semaphore) -> c_int;
+        fn sem_timedwait(semaphore: Semaphore, until: *const c_void) -> c_int;
+        fn sem_clockwait(semaphore: Semaphore, clock: c_int, until: *const c_void) -> c_int;
+        fn sem_post(semaphore: Semaphore) -> c_int;
+        fn sem_getvalue(semaphore: Semaphore, value: *mut c_int) -> c_int;
+    }
+}
+
+use real_functions as real_call;
+
+const EAGAIN: c_int = 11;
+const ETIMEDOUT: c_int = 110;
+
+/// Named semaphores that are open, and how often: opening one again gives the same address.
+static NAMED: Lock<[(Semaphore, u32); 64]> = Lock::new([(null_mut(), 0); 64]);
+
+/// Whether this is the first opening.
+fn opened(semaphore: Semaphore) -> bool {
+    NAMED.with(|named| {
+        if let Some(entry) = named.iter_mut().find(|entry| entry.0 == semaphore) {
+            entry.1 += 1;
+            return false;
+        }
+        if let Some(entry) = named.iter_mut().find(|entry| entry.1 == 0) {
+            *entry = (semaphore, 1);
+        }
+        true
+    })
+}
+
+/// Whether this was the last closing.
+fn closed(semaphore: Semaphore) -> bool {
+    NAMED.with(|named| {
+        let Some(entry) = named.iter_mut().find(|entry| entry.0 == semaphore) else {
+            return true;
+        };
+        entry.1 -= 1;
+        if entry.1 == 0 {
+            *entry = (null_mut(), 0);
+            return true;
+        }
+        false
+    })
+}
+
+/// One wait; `gives_up_with` is the error number of a try or timed one.
+unsafe fn wait(
+    semaphore: Semaphore,
+    gives_up_with: Option<c_int>,
+    pc: usize,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let mut operation = Operation::new(Code::SemWait, object::SEMAPHORE, semaphore as usize, pc);
+    operation.may_fail = gives_up_with.is_some();
+    let mut tried = false;
+    let result = acquire(operation, Code::FailedSemWait, -1, || {
+        tried = true;
+        real()
+    });
+    if !tried {
+        // SAFETY: the error number of this thread.
+        unsafe { *sys::__errno_location() = gives_up_with.unwrap_or(EAGAIN) };
+    }
+    result
+}
+
+interpose! {
+    fn sem_init(semaphore: Semaphore, shared: c_int, value: u32) -> c_int |pc| {
+        let result = real_call::sem_init(semaphore, shared, value);
+        if result == 0 && !is_off() {
+            let detail = object::SEMAPHORE | if shared != 0 { object::SHARED } else { 0 };
+            Operation::new(Code::Init, detail, semaphore as usize, pc)
+                .with_value(u64::from(value))
+                .after(Code::Init);
+        }
+        result
+    }
+
+    fn sem_destroy(semaphore: Semaphore) -> c_int |pc| {
+        let operation = Operation::new(Code::Destroy, object::SEMAPHORE, semaphore as usize, pc);
+        operation.before();
+        operation.after(Code::Destroy);
+        real_call::sem_destroy(semaphore)
+    }
+
+    // The last two arguments are there only when one is created; as registers they always are.
+    fn sem_open(name: *const c_char, flags: c_int, mode: u32, value: u32) -> Semaphore |pc| {
+        let semaphore = real_call::sem_open(name, flags, mode, value);
+        if !is_off() && !semaphore.is_null() && opened(semaphore) {
+            let mut now = 0;
+            real_call::sem_getvalue(semaphore, &mut now);
+            let detail = object::SEMAPHORE | object::SHARED;
+            Operation::new(Code::Init, detail, semaphore as usize, pc)
+                .with_value(now as u32 as u64)
+                .after(Code::Init);
+        }
+        semaphore
+    }
+
+    fn sem_close(semaphore: Semaphore) -> c_int |pc| {
+        if !is_off() && closed(semaphore) {
+            let detail = object::SEMAPHORE | object::SHARED;
+            let operation = Operation::new(Code::Destroy, detail, semaphore as usize, pc);
+            operation.before();
+            operation.after(Code::Destroy);
+        }
+        real_call::sem_close(semaphore)
+    }
+
+    fn sem_wait(semaphore: Semaphore) -> c_int |pc| {
+        wait(semaphore, None, pc, || real_call::sem_wait(semaphore))
+    }
+
+    fn sem_trywait(semaphore: Semaphore) -> c_int |pc| {
+        wait(semaphore, Some(EAGAIN), pc, || real_call::sem_trywait(semaphore))
+    }
+
+    fn sem_timedwait(semaphore: Semaphore, until: *const c_void) -> c_int |pc| {
+        wait(semaphore, Some(ETIMEDOUT), pc, || real_call::sem_timedwait(semaphore, until))
+    }
+
+    fn sem_clockwait(semaphore: Semaphore, clock: c_int, until: *const c_void) -> c_int |pc| {
+        wait(semaphore, Some(ETIMEDOUT), pc, || {
+            real_call::sem_clockwait(semaphore, clock, until)
+        })
+    }
+
+    fn sem_post(semaphore: Semaphore) -> c_int |pc| {
+        let operation = Operation::new(Code::SemPost, object::SEMAPHORE, semaphore as usize, pc);
+        operation.before();
+        let result = real_call::sem_post(semaphore);
+        operation.after(Code::SemPost);
+        result
+    }
+}

@@ -1,0 +1,336 @@
+//! Memory and string functions as accesses to ranges.
+//!
+//! A function that stops early (`strcmp`) counts for what it had to look at; one that may look at
+//! all (`memcmp`) counts for all. Ranges are logged before the real call, where it does not
+//! decide their length.
+
+use core::ffi::{c_char, c_int, c_void};
+
+use crate::hooks::slow_access;
+use crate::mode::{Mode, mode};
+use crate::record;
+use crate::{interpose, real};
+
+type Text = *const c_char;
+
+mod real_functions {
+    use super::*;
+
+    real! {
+        fn memcpy(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void;
+        fn memmove(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void;
+        fn mempcpy(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void;
+        fn memset(to: *mut c_void, byte: c_int, size: usize) -> *mut c_void;
+        fn bzero(to: *mut c_void, size: usize);
+        fn memcmp(one: *const c_void, other: *const c_void, size: usize) -> c_int;
+        fn bcmp(one: *const c_void, other: *const c_void, size: usize) -> c_int;
+        fn memchr(from: *const c_void, byte: c_int, size: usize) -> *mut c_void;
+        fn memrchr(from: *const c_void, byte: c_int, size: usize) -> *mut c_void;
+        fn strlen(text: Text) -> usize;
+        fn strnlen(text: Text, most: usize) -> usize;
+        fn strcpy(to: *mut c_char, from: Text) -> *mut c_char;
+        fn stpcpy(to: *mut c_char, from: Text) -> *mut c_char;
+        fn strncpy(to: *mut c_char, from: Text, size: usize) -> *mut c_char;
+        fn strcat(to: *mut c_char, from: Text) -> *mut c_char;
+        fn strncat(to: *mut c_char, from: Text, most: usize) -> *mut c_char;
+        fn strcmp(one: Text, other: Text) -> c_int;
+        fn strncmp(one: Text, other: Text, most: usize) -> c_int;
+        fn strcasecmp(one: Text, other: Text) -> c_int;
+        fn strncasecmp(one: Text, other: Text, most: usize) -> c_int;
+        fn strchr(text: Text, byte: c_int) -> *mut c_char;
+        fn strrchr(text: Text, byte: c_int) -> *mut c_char;
+        fn strstr(text: Text, part: Text) -> *mut c_char;
+        fn strdup(text: Text) -> *mut c_char;
+        fn strndup(text: Text, most: usize) -> *mut c_char;
+        fn __memcpy_chk(to: *mut c_void, from: *const c_void, size: usize, room: usize) -> *mut c_void;
+        fn __memmove_chk(to: *mut c_void, from: *const c_void, size: usize, room: usize) -> *mut c_void;
+        fn __mempcpy_chk(to: *mut c_void, from: *const c_void, size: usize, room: usize) -> *mut c_void;
+        fn __memset_chk(to: *mut c_void, byte: c_int, size: usize, room: usize) -> *mut c_void;
+        fn __strcpy_chk(to: *mut c_char, from: Text, room: usize) -> *mut c_char;
+        fn __stpcpy_chk(to: *mut c_char, from: Text, room: usize) -> *mut c_char;
+        fn __strncpy_chk(to: *mut c_char, from: Text, size: usize, room: usize) -> *mut c_char;
+        fn __strcat_chk(to: *mut c_char, from: Text, room: usize) -> *mut c_char;
+        fn __strncat_chk(to: *mut c_char, from: Text, most: usize, room: usize) -> *mut c_char;
+    }
+}
+
+use real_functions as real_call;
+
+/// Whether ranges are looked at in this run: a program without hooks is not.
+#[inline(always)]
+fn seen() -> bool {
+    match mode() {
+        Mode::Off => false,
+        Mode::Record => record::sees_memory(),
+        Mode::Replay | Mode::Detect | Mode::ReplayDetect => true,
+    }
+}
+
+#[inline(always)]
+fn reads<T>(from: *const T, size: usize, pc: usize) {
+    if seen() {
+        slow_access(from as usize, size, false, pc);
+    }
+}
+
+#[inline(always)]
+fn writes<T>(to: *const T, size: usize, pc: usize) {
+    if seen() {
+        slow_access(to as usize, size, true, pc);
+    }
+}
+
+/// How far two texts must be compared: with the first difference, or the end, included.
+unsafe fn compared(one: Text, other: Text, most: usize, fold: bool) -> usize {
+    let lower = |byte: c_char| {
+        let byte = byte as u8;
+        if fold {
+            byte.to_ascii_lowercase()
+        } else {
+            byte
+        }
+    };
+    let mut length = 0;
+    while length < most {
+        // SAFETY: neither text has ended before this position.
+        let (a, b) = unsafe { (*one.add(length), *other.add(length)) };
+        length += 1;
+        if lower(a) != lower(b) || a == 0 {
+            break;
+        }
+    }
+    length
+}
+
+unsafe fn read_compared(one: Text, other: Text, most: usize, fold: bool, pc: usize) {
+    if seen() {
+        // SAFETY: the caller's word.
+        let length = unsafe { compared(one, other, most, fold) };
+        reads(one, length, pc);
+        reads(other, length, pc);
+    }
+}
+
+/// Copies a text with its end to the end of another.
+unsafe fn appended(to: Text, from: Text, most: usize, pc: usize) {
+    if seen() {
+        // SAFETY: both are texts.
+        let (old, new) = unsafe { (real_call::strlen(to), real_call::strnlen(from, most)) };
+        reads(to, old + 1, pc);
+        reads(from, (new + 1).min(most), pc);
+        writes(to.wrapping_add(old), new + 1, pc);
+    }
+}
+
+interpose! {
+    fn memcpy(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void |pc| {
+        reads(from, size, pc);
+        writes(to, size, pc);
+        real_call::memcpy(to, from, size)
+    }
+    fn __tsan_memcpy(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void |pc| {
+        reads(from, size, pc);
+        writes(to, size, pc);
+        real_call::memcpy(to, from, size)
+    }
+    fn __memcpy_chk(to: *mut c_void, from: *const c_void, size: usize, room: usize) -> *mut c_void |pc| {
+        reads(from, size, pc);
+        writes(to, size, pc);
+        real_call::__memcpy_chk(to, from, size, room)
+    }
+    fn memmove(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void |pc| {
+        reads(from, size, pc);
+        writes(to, size, pc);
+        real_call::memmove(to, from, size)
+    }
+    fn __tsan_memmove(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void |pc| {
+        reads(from, size, pc);
+        writes(to, size, pc);
+        real_call::memmove(to, from, size)
+    }
+    fn __memmove_chk(to: *mut c_void, from: *const c_void, size: usize, room: usize) -> *mut c_void |pc| {
+        reads(from, size, pc);
+        writes(to, size, pc);
+        real_call::__memmove_chk(to, from, size, room)
+    }
+    fn mempcpy(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void |pc| {
+        reads(from, size, pc);
+        writes(to, size, pc);
+        real_call::mempcpy(to, from, size)
+    }
+    fn __mempcpy_chk(to: *mut c_void, from: *const c_void, size: usize, room: usize) -> *mut c_void |pc| {
+        reads(from, size, pc);
+        writes(to, size, pc);
+        real_call::__mempcpy_chk(to, from, size, room)
+    }
+    fn memset(to: *mut c_void, byte: c_int, size: usize) -> *mut c_void |pc| {
+        writes(to, size, pc);
+        real_call::memset(to, byte, size)
+    }
+    fn __tsan_memset(to: *mut c_void, byte: c_int, size: usize) -> *mut c_void |pc| {
+        writes(to, size, pc);
+        real_call::memset(to, byte, size)
+    }
+    fn __memset_chk(to: *mut c_void, byte: c_int, size: usize, room: usize) -> *mut c_void |pc| {
+        writes(to, size, pc);
+        real_call::__memset_chk(to, byte, size, room)
+    }
+    fn bzero(to: *mut c_void, size: usize) |pc| {
+        writes(to, size, pc);
+        real_call::bzero(to, size);
+    }
+    fn memcmp(one: *const c_void, other: *const c_void, size: usize) -> c_int |pc| {
+        reads(one, size, pc);
+        reads(other, size, pc);
+        real_call::memcmp(one, other, size)
+    }
+    fn bcmp(one: *const c_void, other: *const c_void, size: usize) -> c_int |pc| {
+        reads(one, size, pc);
+        reads(other, size, pc);
+        real_call::bcmp(one, other, size)
+    }
+    fn memchr(from: *const c_void, byte: c_int, size: usize) -> *mut c_void |pc| {
+        let found = real_call::memchr(from, byte, size);
+        let length = if found.is_null() { size } else { found as usize - from as usize + 1 };
+        reads(from, length, pc);
+        found
+    }
+    fn memrchr(from: *const c_void, byte: c_int, size: usize) -> *mut c_void |pc| {
+        reads(from, size, pc);
+        real_call::memrchr(from, byte, size)
+    }
+    fn strlen(text: Text) -> usize |pc| {
+        let length = real_call::strlen(text);
+        reads(text, length + 1, pc);
+        length
+    }
+    fn strnlen(text: Text, most: usize) -> usize |pc| {
+        let length = real_call::strnlen(text, most);
+        reads(text, (length + 1).min(most), pc);
+        length
+    }
+    fn strcpy(to: *mut c_char, from: Text) -> *mut c_char |pc| {
+        if seen() {
+            let size = real_call::strlen(from) + 1;
+            reads(from, size, pc);
+            writes(to, size, pc);
+        }
+        real_call::strcpy(to, from)
+    }
+    fn __strcpy_chk(to: *mut c_char, from: Text, room: usize) -> *mut c_char |pc| {
+        if seen() {
+            let size = real_call::strlen(from) + 1;
+            reads(from, size, pc);
+            writes(to, size, pc);
+        }
+        real_call::__strcpy_chk(to, from, room)
+    }
+    fn stpcpy(to: *mut c_char, from: Text) -> *mut c_char |pc| {
+        if seen() {
+            let size = real_call::strlen(from) + 1;
+            reads(from, size, pc);
+            writes(to, size, pc);
+        }
+        real_call::stpcpy(to, from)
+    }
+    fn __stpcpy_chk(to: *mut c_char, from: Text, room: usize) -> *mut c_char |pc| {
+        if seen() {
+            let size = real_call::strlen(from) + 1;
+            reads(from, size, pc);
+            writes(to, size, pc);
+        }
+        real_call::__stpcpy_chk(to, from, room)
+    }
+    fn strncpy(to: *mut c_char, from: Text, size: usize) -> *mut c_char |pc| {
+        if seen() {
+            reads(from, (real_call::strnlen(from, size) + 1).min(size), pc);
+            writes(to, size, pc);
+        }
+        real_call::strncpy(to, from, size)
+    }
+    fn __strncpy_chk(to: *mut c_char, from: Text, size: usize, room: usize) -> *mut c_char |pc| {
+        if seen() {
+            reads(from, (real_call::strnlen(from, size) + 1).min(size), pc);
+            writes(to, size, pc);
+        }
+        real_call::__strncpy_chk(to, from, size, room)
+    }
+    fn strcat(to: *mut c_char, from: Text) -> *mut c_char |pc| {
+        appended(to, from, usize::MAX, pc);
+        real_call::strcat(to, from)
+    }
+    fn __strcat_chk(to: *mut c_char, from: Text, room: usize) -> *mut c_char |pc| {
+        appended(to, from, usize::MAX, pc);
+        real_call::__strcat_chk(to, from, room)
+    }
+    fn strncat(to: *mut c_char, from: Text, most: usize) -> *mut c_char |pc| {
+        appended(to, from, most, pc);
+        real_call::strncat(to, from, most)
+    }
+    fn __strncat_chk(to: *mut c_char, from: Text, most: usize, room: usize) -> *mut c_char |pc| {
+        appended(to, from, most, pc);
+        real_call::__strncat_chk(to, from, most, room)
+    }
+    fn strcmp(one: Text, other: Text) -> c_int |pc| {
+        read_compared(one, other, usize::MAX, false, pc);
+        real_call::strcmp(one, other)
+    }
+    fn strncmp(one: Text, other: Text, most: usize) -> c_int |pc| {
+        read_compared(one, other, most, false, pc);
+        real_call::strncmp(one, other, most)
+    }
+    fn strcasecmp(one: Text, other: Text) -> c_int |pc| {
+        read_compared(one, other, usize::MAX, true, pc);
+        real_call::strcasecmp(one, other)
+    }
+    fn strncasecmp(one: Text, other: Text, most: usize) -> c_int |pc| {
+        read_compared(one, other, most, true, pc);
+        real_call::strncasecmp(one, other, most)
+    }
+    fn strchr(text: Text, byte: c_int) -> *mut c_char |pc| {
+        let found = real_call::strchr(text, byte);
+        if seen() {
+            let length = if found.is_null() { real_call::strlen(text) } else { found as usize - text as usize };
+            reads(text, length + 1, pc);
+        }
+        found
+    }
+    fn strrchr(text: Text, byte: c_int) -> *mut c_char |pc| {
+        if seen() {
+            reads(text, real_call::strlen(text) + 1, pc);
+        }
+        real_call::strrchr(text, byte)
+    }
+    fn strstr(text: Text, part: Text) -> *mut c_char |pc| {
+        let found = real_call::strstr(text, part);
+        if seen() {
+            let size = real_call::strlen(part);
+            let length = if found.is_null() {
+                real_call::strlen(text) + 1
+            } else {
+                found as usize - text as usize + size
+            };
+            reads(text, length, pc);
+            reads(part, size + 1, pc);
+        }
+        found
+    }
+    fn strdup(text: Text) -> *mut c_char |pc| {
+        let copy = real_call::strdup(text);
+        if !copy.is_null() && seen() {
+            let size = real_call::strlen(copy) + 1;
+            reads(text, size, pc);
+            writes(copy, size, pc);
+        }
+        copy
+    }
+    fn strndup(text: Text, most: usize) -> *mut c_char |pc| {
+        let copy = real_call::strndup(text, most);
+        if !copy.is_null() && seen() {
+            let size = real_call::strlen(copy) + 1;
+            reads(text, size.min(most), pc);
+            writes(copy, size, pc);
+        }
+        copy
+    }
+}
