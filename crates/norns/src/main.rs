@@ -8,6 +8,7 @@ mod cc;
 mod completions;
 mod exit;
 mod explain;
+mod predict;
 mod record;
 mod report;
 mod runs;
@@ -41,6 +42,8 @@ enum Command {
     Completions(completions::Arguments),
     /// Explain a code, with a program that shows the bug and its repair
     Explain(explain::Arguments),
+    /// Predict races and deadlocks from a trace
+    Predict(predict::Arguments),
     /// Run a program once and keep its trace
     Record(record::Arguments),
     /// Write the findings of a run as a page, or for another program
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
             Command::Cxx(arguments) => cc::run(cc::Language::Cxx, arguments.words),
             Command::Completions(arguments) => completions::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
+            Command::Predict(arguments) => predict::run(arguments),
             Command::Record(arguments) => record::run(arguments),
             Command::Report(arguments) => report::run(arguments),
             Command::Runs(arguments) => runs::run(arguments),

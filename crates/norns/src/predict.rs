@@ -1,0 +1,460 @@
+//! `norns predict`: races and deadlocks that other schedules of a recorded run would show.
+//!
+//! Reads a trace file or a text in RAPID's STD format, which it tells apart by the name or by the
+//! first bytes. Ends with 0 when nothing is predicted, 1 when something is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufReader, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use norns_model::{Bug, Meaning, Witness};
+use norns_predict::{Detail, Engine, Options, Prediction, predict, stage::Counts, usual_meaning};
+use norns_report::describe::describe;
+use norns_report::{
+    AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep, fingerprint, terminal,
+};
+use norns_trace::{AtomicKind, EventIndex, Op, Trace};
+use serde::Serialize;
+
+/// Longer witnesses are cut at the front in the JSON form.
+const LONGEST_WITNESS: usize = 2_000;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A trace file, or a text in the STD format of RAPID (FILE.std)
+    file: PathBuf,
+    /// Which kinds of bugs to look for; otherwise all
+    #[arg(long, value_delimiter = ',')]
+    kind: Vec<KindName>,
+    #[arg(long, default_value = "text")]
+    format: Format,
+    /// Also list every event that races with an earlier one, and the events of every deadlock
+    #[arg(long)]
+    events: bool,
+    /// Also list every racy pair of events (there can be very many)
+    #[arg(long)]
+    pairs: bool,
+    /// What counts as another schedule; otherwise faithful if the trace orders its accesses
+    #[arg(long)]
+    meaning: Option<MeaningName>,
+    #[arg(long, default_value = "auto")]
+    engine: EngineName,
+    /// Steps of exact search for one candidate
+    #[arg(long, default_value_t = 200_000)]
+    budget: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum KindName {
+    /// Data races, use after free and double free
+    Race,
+    UseAfterFree,
+    DoubleFree,
+    /// Cycles of locks, and waits that nothing ends
+    Deadlock,
+    /// Waits that nothing ends
+    Stuck,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum MeaningName {
+    /// What synchronisation allows
+    Optimistic,
+    /// In addition every read sees the write that it saw
+    Faithful,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum EngineName {
+    /// All engines, cheapest first
+    Auto,
+    /// Near-linear prediction only: what it does not find stays undecided
+    Linear,
+    /// Exact search only
+    Exact,
+}
+
+/// What `--format json` prints: the findings and what only a prediction has.
+#[derive(Serialize)]
+struct Output {
+    #[serde(flatten)]
+    findings: Findings,
+    meaning: &'static str,
+    stages: BTreeMap<&'static str, BTreeMap<&'static str, usize>>,
+    undecided_candidates: Vec<Vec<Place>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<Events>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    races: Option<Vec<[u32; 2]>>,
+}
+
+#[derive(Serialize)]
+struct Events {
+    racy: Vec<u32>,
+    deadlocks: Vec<Vec<u32>>,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let (trace, mut not_analysed) = read(&arguments.file)?;
+    let kinds = kinds(&arguments.kind);
+    let racy = |kind: &Kind| matches!(kind, Kind::DataRace | Kind::UseAfterFree | Kind::DoubleFree);
+    let options = Options {
+        meaning: match arguments.meaning {
+            None => usual_meaning(&trace),
+            Some(MeaningName::Optimistic) => Meaning::Optimistic,
+            Some(MeaningName::Faithful) => Meaning::Faithful,
+        },
+        engine: match arguments.engine {
+            EngineName::Auto => Engine::Auto,
+            EngineName::Linear => Engine::Linear,
+            EngineName::Exact => Engine::Exact,
+        },
+        detail: if arguments.pairs {
+            Detail::Pairs
+        } else if arguments.events {
+            Detail::Events
+        } else {
+            Detail::Places
+        },
+        races: kinds.iter().any(racy),
+        deadlocks: kinds.iter().any(|kind| !racy(kind)),
+        budget: arguments.budget,
+    };
+    if options.meaning == Meaning::Faithful && !trace.accesses_ordered {
+        not_analysed.push(
+            "the trace does not order its accesses, so what its reads saw is a guess".to_string(),
+        );
+    }
+    let prediction = predict(&trace, &options);
+    not_analysed.extend(prediction.not_analysed.iter().cloned());
+    let refused = prediction.race_counts.refused + prediction.deadlock_counts.refused;
+    if refused > 0 {
+        not_analysed.push(format!(
+            "{refused} witnesses were found but refused by the checker (a mistake of Norns)"
+        ));
+    }
+    let describer = Describer {
+        trace: &trace,
+        text: is_text(&arguments.file),
+    };
+    let findings = describer.findings(&prediction, &kinds, not_analysed);
+    let predicted = !findings.findings.is_empty();
+    let output = describer.output(&arguments, &options, &prediction, findings);
+    print(&arguments, &prediction, &output)?;
+    Ok(ExitCode::from(u8::from(predicted)))
+}
+
+/// The trace, and sentences on what is wrong with it.
+pub fn read(file: &Path) -> anyhow::Result<(Trace, Vec<String>)> {
+    if is_text(file) {
+        let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let trace = norns_trace::std_format::read(BufReader::new(input))
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        return Ok((trace, Vec::new()));
+    }
+    let (trace, warnings) = norns_trace::read(file)?;
+    Ok((trace, warnings.iter().map(ToString::to_string).collect()))
+}
+
+/// Whether the file is a text in the STD format: by its name, or because it begins like one.
+fn is_text(file: &Path) -> bool {
+    if let Some(extension) = file.extension() {
+        if extension == "std" {
+            return true;
+        }
+        if extension == "norns" {
+            return false;
+        }
+    }
+    let mut start = Vec::new();
+    let opened = File::open(file).and_then(|input| input.take(256).read_to_end(&mut start));
+    let first = start
+        .split(|&byte| byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    opened.is_ok() && first.iter().filter(|&&byte| byte == b'|').count() == 2 && first.is_ascii()
+}
+
+fn kinds(names: &[KindName]) -> BTreeSet<Kind> {
+    let all = [KindName::Race, KindName::Deadlock];
+    let names = if names.is_empty() { &all } else { names };
+    let kinds = names.iter().flat_map(|name| match name {
+        KindName::Race => vec![Kind::DataRace, Kind::UseAfterFree, Kind::DoubleFree],
+        KindName::UseAfterFree => vec![Kind::UseAfterFree],
+        KindName::DoubleFree => vec![Kind::DoubleFree],
+        KindName::Deadlock => vec![Kind::Deadlock, Kind::Stuck],
+        KindName::Stuck => vec![Kind::Stuck],
+    });
+    kinds.collect()
+}
+
+/// Makes findings of witnesses.
+pub struct Describer<'t> {
+    pub trace: &'t Trace,
+    /// The trace is a text: an event is named by its line.
+    pub text: bool,
+}
+
+impl Describer<'_> {
+    /// One finding for every kind and set of source places.
+    fn findings(
+        &self,
+        prediction: &Prediction,
+        kinds: &BTreeSet<Kind>,
+        not_analysed: Vec<String>,
+    ) -> Findings {
+        let witnesses = prediction.races.iter().chain(&prediction.deadlocks);
+        let mut seen = BTreeSet::new();
+        let mut findings = Vec::new();
+        for witness in witnesses.chain(&prediction.stuck) {
+            let finding = self.finding(witness);
+            let mut places: Vec<_> = events_of(witness)
+                .iter()
+                .map(|&event| self.source_place(event))
+                .collect();
+            places.sort();
+            if kinds.contains(&finding.kind) && seen.insert((finding.kind, places)) {
+                findings.push(finding);
+            }
+        }
+        fingerprint::name_findings(&mut findings, &|file| std::fs::read_to_string(file).ok());
+        Findings {
+            format: norns_report::finding::FORMAT,
+            findings,
+            undecided: prediction.race_counts.undecided + prediction.deadlock_counts.undecided,
+            not_analysed,
+        }
+    }
+
+    /// A finding without an id.
+    pub fn finding(&self, witness: &Witness) -> Finding {
+        Finding {
+            id: String::new(),
+            kind: self.kind(witness),
+            status: Status::Predicted,
+            places: events_of(witness)
+                .iter()
+                .map(|&event| self.place(event))
+                .collect(),
+            witness: Some(self.steps(&witness.schedule)),
+            verdict: None,
+        }
+    }
+
+    fn kind(&self, witness: &Witness) -> Kind {
+        let frees = |event: EventIndex| matches!(self.trace.events[event.index()].op, Op::Free(_));
+        match &witness.bug {
+            Bug::Race { first, second } => match (frees(*first), frees(*second)) {
+                (true, true) => Kind::DoubleFree,
+                (false, false) => Kind::DataRace,
+                _ => Kind::UseAfterFree,
+            },
+            Bug::LockDeadlock { .. } => Kind::Deadlock,
+            Bug::Stuck { .. } => Kind::Stuck,
+        }
+    }
+
+    fn place(&self, event: EventIndex) -> Place {
+        let (file, line, function) = self.source(event);
+        let what = &self.trace.events[event.index()];
+        Place {
+            file,
+            line,
+            function,
+            thread: self.trace.thread(what.thread).name.clone(),
+            access: access_kind(what.op),
+        }
+    }
+
+    /// What makes a place another one to a person: file, line, function and kind of access; the
+    /// program counter where the source is not known.
+    fn source_place(&self, event: EventIndex) -> (String, u32, String, AccessKind, u64) {
+        let what = &self.trace.events[event.index()];
+        let place = self.trace.place(what.place);
+        let (file, line, function) = match place.frames.first() {
+            Some(frame) => (frame.file.clone(), frame.line, frame.function.clone()),
+            None => Default::default(),
+        };
+        let pc = if place.frames.is_empty() { place.pc } else { 0 };
+        (file, line, function, access_kind(what.op), pc)
+    }
+
+    fn source(&self, event: EventIndex) -> (String, u32, String) {
+        let what = &self.trace.events[event.index()];
+        let place = self.trace.place(what.place);
+        match place.frames.first() {
+            Some(frame) => (frame.file.clone(), frame.line, frame.function.clone()),
+            None if self.text => {
+                let location = format!("location {}", place.pc as i64);
+                (location, event.0 + 1, String::new())
+            }
+            None => (format!("{:#x}", place.pc), 0, String::new()),
+        }
+    }
+
+    fn steps(&self, schedule: &[EventIndex]) -> Vec<WitnessStep> {
+        let left_out = schedule.len().saturating_sub(LONGEST_WITNESS);
+        let mut steps = Vec::new();
+        if left_out > 0 {
+            steps.push(WitnessStep {
+                thread: String::new(),
+                op: format!("{left_out} steps before these are left out"),
+                file: String::new(),
+                line: 0,
+            });
+        }
+        steps.extend(schedule[left_out..].iter().map(|&event| {
+            let (file, line, _) = self.source(event);
+            let thread = self.trace.events[event.index()].thread;
+            WitnessStep {
+                thread: self.trace.thread(thread).name.clone(),
+                op: describe(self.trace, event).what,
+                file,
+                line,
+            }
+        }));
+        steps
+    }
+
+    fn output(
+        &self,
+        arguments: &Arguments,
+        options: &Options,
+        prediction: &Prediction,
+        findings: Findings,
+    ) -> Output {
+        let undecided = prediction.undecided.iter();
+        let mut stages = BTreeMap::new();
+        if options.races {
+            stages.insert("races", stage_counts(&prediction.race_counts));
+        }
+        if options.deadlocks {
+            stages.insert("deadlocks", stage_counts(&prediction.deadlock_counts));
+        }
+        Output {
+            findings,
+            meaning: match options.meaning {
+                Meaning::Optimistic => "optimistic",
+                Meaning::Faithful => "faithful",
+            },
+            stages,
+            undecided_candidates: undecided
+                .map(|events| events.iter().map(|&event| self.place(event)).collect())
+                .collect(),
+            events: (arguments.events).then(|| Events {
+                racy: prediction.racy_events.iter().map(|event| event.0).collect(),
+                deadlocks: prediction
+                    .deadlocked_events
+                    .iter()
+                    .map(|events| events.iter().map(|event| event.0).collect())
+                    .collect(),
+            }),
+            races: arguments.pairs.then(|| {
+                let pairs = prediction.racy_pairs.iter();
+                pairs.map(|(first, second)| [first.0, second.0]).collect()
+            }),
+        }
+    }
+}
+
+fn events_of(witness: &Witness) -> Vec<EventIndex> {
+    match &witness.bug {
+        Bug::Race { first, second } => vec![*first, *second],
+        Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
+    }
+}
+
+fn access_kind(op: Op) -> AccessKind {
+    match op {
+        Op::Read(_) => AccessKind::Read,
+        Op::Write(_) => AccessKind::Write,
+        Op::Free(_) => AccessKind::Free,
+        Op::Lock(_) => AccessKind::Lock,
+        Op::ReadLock(_) => AccessKind::ReadLock,
+        Op::Wait(_) => AccessKind::Wait,
+        Op::SemWait(_) => AccessKind::SemWait,
+        Op::BarrierExit(_) => AccessKind::Barrier,
+        Op::Join(_) => AccessKind::Join,
+        Op::OncePass(_) => AccessKind::Once,
+        Op::Atomic {
+            kind: AtomicKind::Load | AtomicKind::FailedExchange,
+            ..
+        } => AccessKind::AtomicRead,
+        Op::Atomic { .. } => AccessKind::AtomicWrite,
+        _ => AccessKind::Event,
+    }
+}
+
+fn stage_counts(counts: &Counts) -> BTreeMap<&'static str, usize> {
+    BTreeMap::from([
+        ("candidates", counts.candidates),
+        ("ordered", counts.filtered.ordered),
+        ("common_lock", counts.filtered.common_lock),
+        ("linear", counts.linear),
+        ("exact", counts.exact),
+        ("impossible", counts.impossible),
+        ("undecided", counts.undecided),
+    ])
+}
+
+fn print(arguments: &Arguments, prediction: &Prediction, output: &Output) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if arguments.format == Format::Json {
+        serde_json::to_writer_pretty(&mut out, output)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let style = if std::io::stdout().is_terminal() {
+        terminal::Style::Colour
+    } else {
+        terminal::Style::Plain
+    };
+    write!(out, "{}", terminal::list(&output.findings, style))?;
+    writeln!(out, "meaning: {}", output.meaning)?;
+    for (what, counts) in [
+        ("races", &prediction.race_counts),
+        ("deadlocks", &prediction.deadlock_counts),
+    ] {
+        if output.stages.contains_key(what) {
+            writeln!(out, "{what}: {}", in_words(counts))?;
+        }
+    }
+    for places in &output.undecided_candidates {
+        let places: Vec<String> = places
+            .iter()
+            .map(|place| format!("{}:{}", place.file, place.line))
+            .collect();
+        writeln!(out, "undecided: {}", places.join(" "))?;
+    }
+    if let Some(events) = &output.events {
+        writeln!(out, "racy events: {:?}", events.racy)?;
+        writeln!(out, "deadlocked events: {:?}", events.deadlocks)?;
+    }
+    if let Some(races) = &output.races {
+        writeln!(out, "racy pairs: {races:?}")?;
+    }
+    Ok(())
+}
+
+fn in_words(counts: &Counts) -> String {
+    format!(
+        "{} ordered, {} under a common lock; of {} candidates {} shown by near-linear prediction, \
+         {} by exact search, {} impossible, {} undecided",
+        counts.filtered.ordered,
+        counts.filtered.common_lock,
+        counts.candidates,
+        counts.linear,
+        counts.exact,
+        counts.impossible,
+        counts.undecided,
+    )
+}
