@@ -13,6 +13,7 @@ pub mod item;
 mod raw;
 mod raw_file;
 pub mod reader;
+pub mod schedule;
 pub mod std_export;
 pub mod std_format;
 pub mod symbolise;
