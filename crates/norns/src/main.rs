@@ -8,6 +8,7 @@ mod cc;
 mod check;
 mod completions;
 mod detect;
+mod doctor;
 mod exit;
 mod explain;
 mod predict;
@@ -47,6 +48,8 @@ enum Command {
     Completions(completions::Arguments),
     /// Run a program once under the race detector
     Detect(detect::Arguments),
+    /// Check that everything is here that Norns needs, and say what to do if not
+    Doctor(doctor::Arguments),
     /// Explain a code, with a program that shows the bug and its repair
     Explain(explain::Arguments),
     /// Predict races and deadlocks from a trace
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
             Command::Check(arguments) => check::run(arguments),
             Command::Completions(arguments) => completions::run(arguments),
             Command::Detect(arguments) => detect::run(arguments),
+            Command::Doctor(arguments) => doctor::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
             Command::Predict(arguments) => predict::run(arguments),
             Command::Record(arguments) => record::run(arguments),
