@@ -18,7 +18,10 @@ use crate::exact::index::Index;
 pub struct Filtered {
     pub ordered: usize,
     pub common_lock: usize,
-    pub unreachable_cone: usize,
+    /// Accesses that race only where another of their place does.
+    pub redundant: usize,
+    /// Pairs whose answer is that of another pair of the same two segments.
+    pub same_segments: usize,
 }
 
 /// The conflicting accesses of every shared location.
@@ -28,11 +31,13 @@ pub struct Accesses {
 }
 
 impl Accesses {
-    pub fn of(model: &Model) -> Accesses {
+    /// All accesses but those that `left_out` marks; an empty list marks none.
+    pub fn of(model: &Model, left_out: &[bool]) -> Accesses {
         let mut by_location: FxHashMap<LocationId, Vec<EventIndex>> = FxHashMap::default();
         for i in 0..model.trace.events.len() {
             let event = EventIndex::from_index(i);
-            if matches!(model.op(event), Op::Allocate(_)) {
+            let redundant = left_out.get(i).copied().unwrap_or(false);
+            if redundant || matches!(model.op(event), Op::Allocate(_)) {
                 continue;
             }
             for location in model.locations.of_event(event).map(LocationId) {

@@ -10,6 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use norns_model::checker::Checker;
+use norns_model::reduction::redundant_accesses;
+use norns_model::segment::{SegmentId, Segments};
 use norns_model::{Bug, Meaning, Model, Witness};
 use norns_trace::{EventIndex, Op, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -50,6 +52,31 @@ pub struct Options {
     pub deadlocks: bool,
     /// Steps of exact search for one candidate.
     pub budget: usize,
+    pub reductions: Reductions,
+}
+
+/// Reductions of section 5.5 of Carril's dissertation. None of them changes a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reductions {
+    /// Leave out accesses that race only where another of their place does.
+    pub redundant: bool,
+    /// Rule out pairs that are always ordered or have a common lock before any engine looks.
+    pub hybrid: bool,
+    /// In the optimistic meaning, decide each pair of segments once.
+    pub same_segments: bool,
+}
+
+impl Reductions {
+    pub const ALL: Reductions = Reductions {
+        redundant: true,
+        hybrid: true,
+        same_segments: true,
+    };
+    pub const NONE: Reductions = Reductions {
+        redundant: false,
+        hybrid: false,
+        same_segments: false,
+    };
 }
 
 impl Options {
@@ -62,6 +89,7 @@ impl Options {
             races: true,
             deadlocks: true,
             budget: 200_000,
+            reductions: Reductions::ALL,
         }
     }
 }
@@ -128,6 +156,8 @@ pub fn predict(trace: &Trace, options: &Options) -> Prediction {
         index: Index::of(&model),
         linear: (options.engine != Engine::Exact).then(|| Linear::new(&model)),
         checker: Checker::new(trace, options.meaning),
+        segments: Segments::of(&model),
+        by_segments: FxHashMap::default(),
         found: Prediction::default(),
     };
     predictor.check_observed_order();
@@ -146,6 +176,9 @@ struct Predictor<'a> {
     index: Index,
     linear: Option<Linear<'a>>,
     checker: Checker<'a>,
+    segments: Segments,
+    /// Pairs of segments that were decided: the schedule, or `None` where there is none.
+    by_segments: FxHashMap<(SegmentId, SegmentId), Option<Vec<EventIndex>>>,
     found: Prediction,
 }
 
@@ -222,8 +255,87 @@ impl<'a> Predictor<'a> {
         accepted
     }
 
+    /// A race, from what is known of the same two segments or from the engines.
+    fn decide_race(
+        &mut self,
+        counts: &mut Counts,
+        first: EventIndex,
+        second: EventIndex,
+    ) -> Decision {
+        let bug = Bug::Race { first, second };
+        let shares =
+            self.options.reductions.same_segments && self.options.meaning == Meaning::Optimistic;
+        let segments = (
+            self.segments.of_event(first),
+            self.segments.of_event(second),
+        );
+        if shares && let Some(known) = self.by_segments.get(&segments) {
+            let witness = match known {
+                None => {
+                    counts.candidates += 1;
+                    counts.filtered.same_segments += 1;
+                    counts.impossible += 1;
+                    return Decision::Impossible;
+                }
+                Some(schedule) => self.moved(schedule, bug.clone(), [first, second]),
+            };
+            if self.checker.check(&witness).is_ok() {
+                counts.candidates += 1;
+                counts.filtered.same_segments += 1;
+                return Decision::Shown(witness);
+            }
+        }
+        let decision = self.decide(counts, &[first, second], bug);
+        if shares {
+            match &decision {
+                Decision::Shown(witness) => {
+                    self.by_segments
+                        .insert(segments, Some(witness.schedule.clone()));
+                }
+                Decision::Impossible => {
+                    self.by_segments.insert(segments, None);
+                }
+                Decision::Open => {}
+            }
+        }
+        decision
+    }
+
+    /// The schedule of another pair of the same segments, with the two threads moved within
+    /// their segments to these events.
+    fn moved(&self, schedule: &[EventIndex], bug: Bug, goal: [EventIndex; 2]) -> Witness {
+        let inside = |event: EventIndex| {
+            goal.iter()
+                .any(|&g| self.segments.of_event(g) == self.segments.of_event(event))
+        };
+        let mut schedule: Vec<EventIndex> = schedule
+            .iter()
+            .copied()
+            .filter(|&event| !inside(event))
+            .collect();
+        for event in goal {
+            let events = &self.model.threads[self.model.thread_of(event).index()];
+            let before = &events[..self.model.position_of(event)];
+            let segment = self.segments.of_event(event);
+            let own = before
+                .iter()
+                .rev()
+                .take_while(|&&e| self.segments.of_event(e) == segment);
+            let start = before.len() - own.count();
+            schedule.extend(&before[start..]);
+        }
+        Witness { schedule, bug }
+    }
+
     fn races(&mut self) {
-        let accesses = Accesses::of(self.model);
+        // With every event asked for, none is redundant.
+        let leaves_out = self.options.reductions.redundant && self.options.detail == Detail::Places;
+        let left_out = if leaves_out {
+            redundant_accesses(self.model, &self.segments)
+        } else {
+            Vec::new()
+        };
+        let accesses = Accesses::of(self.model, &left_out);
         let few = accesses.most_pairs() <= MOST_PAIRS;
         if self.options.detail > Detail::Places && few {
             self.all_pairs(&accesses);
@@ -240,6 +352,7 @@ impl<'a> Predictor<'a> {
             Bug::Race { first, second } => sides(model, first, second),
             _ => unreachable!("these witnesses are of races"),
         };
+        self.found.race_counts.filtered.redundant = left_out.iter().filter(|&&out| out).count();
         let model = self.model;
         self.found
             .races
@@ -257,11 +370,14 @@ impl<'a> Predictor<'a> {
             let known = self.options.detail == Detail::Events
                 && self.found.racy_events.contains(&second)
                 && shown.contains(&sides(self.model, first, second));
-            if known || is_ruled_out(self.model, &self.index, &mut counts.filtered, first, second) {
+            let hybrid = self.options.reductions.hybrid;
+            if known
+                || hybrid
+                    && is_ruled_out(self.model, &self.index, &mut counts.filtered, first, second)
+            {
                 continue;
             }
-            let bug = Bug::Race { first, second };
-            match self.decide(&mut counts, &[first, second], bug) {
+            match self.decide_race(&mut counts, first, second) {
                 Decision::Shown(witness) => {
                     self.found.racy_events.insert(second);
                     if self.options.detail == Detail::Pairs {
@@ -337,6 +453,7 @@ impl<'a> Predictor<'a> {
         let mut filtered = Filtered::default();
         let (model, index) = (self.model, &self.index);
         let pairs = accesses.most_pairs();
+        let hybrid = self.options.reductions.hybrid;
         let most_tries = if pairs <= FEW_PAIRS {
             usize::MAX
         } else {
@@ -347,7 +464,7 @@ impl<'a> Predictor<'a> {
             if shown.contains(&sides) || wanted.is_some_and(|wanted| !wanted.contains(&sides)) {
                 return;
             }
-            if is_ruled_out(model, index, &mut filtered, first, second) {
+            if hybrid && is_ruled_out(model, index, &mut filtered, first, second) {
                 return;
             }
             let (tries, more) = groups.entry(sides).or_default();
@@ -369,8 +486,7 @@ impl<'a> Predictor<'a> {
             let mut open = None;
             let mut found = None;
             for (first, second) in tries {
-                let bug = Bug::Race { first, second };
-                match self.decide(&mut inner, &[first, second], bug) {
+                match self.decide_race(&mut inner, first, second) {
                     Decision::Shown(witness) => {
                         found = Some(witness);
                         break;

@@ -11,6 +11,7 @@ mod detect;
 mod doctor;
 mod exit;
 mod explain;
+mod model;
 mod predict;
 mod record;
 mod replay;
@@ -52,6 +53,8 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Explain a code, with a program that shows the bug and its repair
     Explain(explain::Arguments),
+    /// Write the model of a trace as CSPM
+    Model(model::Arguments),
     /// Predict races and deadlocks from a trace
     Predict(predict::Arguments),
     /// Run a program once and keep its trace
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
             Command::Detect(arguments) => detect::run(arguments),
             Command::Doctor(arguments) => doctor::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
+            Command::Model(arguments) => model::run(arguments),
             Command::Predict(arguments) => predict::run(arguments),
             Command::Record(arguments) => record::run(arguments),
             Command::Replay(arguments) => replay::run(arguments),

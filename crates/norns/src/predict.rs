@@ -11,7 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use norns_model::{Bug, Meaning, Witness};
-use norns_predict::{Detail, Engine, Options, Prediction, predict, stage::Counts, usual_meaning};
+use norns_predict::stage::{Counts, Reductions};
+use norns_predict::{Detail, Engine, Options, Prediction, predict, usual_meaning};
 use norns_report::describe::describe;
 use norns_report::{
     AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep, fingerprint, terminal,
@@ -45,6 +46,19 @@ pub struct Arguments {
     /// Steps of exact search for one candidate
     #[arg(long, default_value_t = 200_000)]
     budget: usize,
+    /// Reductions to leave out; they save work and change no finding
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<ReductionName>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ReductionName {
+    /// Accesses that race only where another of their place does
+    Redundant,
+    /// Pairs that are always ordered or have a common lock
+    Hybrid,
+    /// Pairs of segments that were decided before
+    SameSegments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -128,6 +142,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         races: kinds.iter().any(racy),
         deadlocks: kinds.iter().any(|kind| !racy(kind)),
         budget: arguments.budget,
+        reductions: Reductions {
+            redundant: !arguments.without.contains(&ReductionName::Redundant),
+            hybrid: !arguments.without.contains(&ReductionName::Hybrid),
+            same_segments: !arguments.without.contains(&ReductionName::SameSegments),
+        },
     };
     if options.meaning == Meaning::Faithful && !trace.accesses_ordered {
         not_analysed.push(
@@ -399,6 +418,8 @@ fn stage_counts(counts: &Counts) -> BTreeMap<&'static str, usize> {
         ("candidates", counts.candidates),
         ("ordered", counts.filtered.ordered),
         ("common_lock", counts.filtered.common_lock),
+        ("redundant", counts.filtered.redundant),
+        ("same_segments", counts.filtered.same_segments),
         ("linear", counts.linear),
         ("exact", counts.exact),
         ("impossible", counts.impossible),
@@ -447,13 +468,16 @@ fn print(arguments: &Arguments, prediction: &Prediction, output: &Output) -> any
 
 fn in_words(counts: &Counts) -> String {
     format!(
-        "{} ordered, {} under a common lock; of {} candidates {} shown by near-linear prediction, \
-         {} by exact search, {} impossible, {} undecided",
+        "{} ordered, {} under a common lock, {} redundant; of {} candidates {} shown by \
+         near-linear prediction, {} by exact search, {} with others of their segments, \
+         {} impossible, {} undecided",
         counts.filtered.ordered,
         counts.filtered.common_lock,
+        counts.filtered.redundant,
         counts.candidates,
         counts.linear,
         counts.exact,
+        counts.filtered.same_segments,
         counts.impossible,
         counts.undecided,
     )

@@ -1,3 +1,4 @@
 //! The engines against brute force on small traces, and on the scenarios of the dissertation.
 
 mod random;
+mod scenarios;

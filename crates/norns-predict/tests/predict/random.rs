@@ -9,8 +9,9 @@ use norns_model::{Bug, Meaning, Model, Witness};
 use norns_predict::exact::index::Index;
 use norns_predict::exact::search::{Outcome, reach};
 use norns_predict::exact::terminal::deadlocks;
+use norns_predict::stage::{Reductions, sides};
 use norns_predict::{Detail, Engine, Options, predict};
-use norns_trace::{EventIndex, Trace};
+use norns_trace::{EventIndex, PlaceId, Trace};
 
 const MEANINGS: [Meaning; 2] = [Meaning::Optimistic, Meaning::Faithful];
 const MOST_STATES: usize = 40_000;
@@ -168,5 +169,62 @@ fn blocked(witness: &Witness) -> Vec<EventIndex> {
             blocked
         }
         Bug::Race { .. } => panic!("not a deadlock: {witness:?}"),
+    }
+}
+
+/// Every place of these traces is used several times, as in a loop.
+#[test]
+fn reductions_change_no_finding() {
+    for seed in 0..400 {
+        let mut trace = random_trace(
+            seed,
+            Shape {
+                events: 30,
+                ..shape(seed)
+            },
+        );
+        for (i, event) in trace.events.iter_mut().enumerate() {
+            event.place = PlaceId(i as u32 % 5);
+        }
+        for meaning in MEANINGS {
+            let usual = Options {
+                meaning,
+                engine: Engine::Exact,
+                ..Options::usual(&trace)
+            };
+            let findings = |reductions| {
+                let found = predict(
+                    &trace,
+                    &Options {
+                        reductions,
+                        ..usual
+                    },
+                );
+                let model = Model::new(&trace, meaning);
+                let races: BTreeSet<_> = found.races.iter().map(race).collect();
+                races
+                    .into_iter()
+                    .map(|(a, b)| sides(&model, a, b))
+                    .collect::<BTreeSet<_>>()
+            };
+            let all = findings(Reductions::NONE);
+            let one = |change: fn(&mut Reductions)| {
+                let mut reductions = Reductions::NONE;
+                change(&mut reductions);
+                reductions
+            };
+            for reductions in [
+                one(|r| r.redundant = true),
+                one(|r| r.hybrid = true),
+                one(|r| r.same_segments = true),
+                Reductions::ALL,
+            ] {
+                assert_eq!(
+                    findings(reductions),
+                    all,
+                    "seed {seed}, {meaning:?}, {reductions:?}"
+                );
+            }
+        }
     }
 }
