@@ -321,7 +321,9 @@ impl<'a> Search<'a> {
                     for (target, shard) in self.store.shards.iter_mut().enumerate() {
                         scope.spawn(move || {
                             for worker in workers {
-                                shard.insert_all(&worker.out[target]);
+                                for state in worker.out[target].chunks_exact(worker.next.len()) {
+                                    shard.insert(state, hash(state));
+                                }
                             }
                         });
                     }
@@ -330,8 +332,11 @@ impl<'a> Search<'a> {
                 for shard in 0..self.store.shards.len() {
                     self.work(&mut workers[0], shard, from[shard]..to[shard], level, pass);
                 }
+                let words = self.network.layout.words;
                 for (target, shard) in self.store.shards.iter_mut().enumerate() {
-                    shard.insert_all(&workers[0].out[target]);
+                    for state in workers[0].out[target].chunks_exact(words) {
+                        shard.insert(state, hash(state));
+                    }
                 }
             }
             for worker in workers.iter_mut() {

@@ -55,23 +55,45 @@ pub struct Checker<'t> {
     freed_before: HashMap<usize, Vec<usize>>,
     /// First bytes of cells that are never accessed in part.
     cells: Vec<u64>,
-    /// For a read, what each of its cells was written by.
-    saw: HashMap<usize, Vec<Option<usize>>>,
+    /// For every event its cells, from and to; empty in the optimistic meaning, like the rest.
+    cells_of: Vec<(u32, u32)>,
+    /// For every event where its part of `saw` begins: what each cell that it reads was written
+    /// by, or `NOBODY`.
+    saw_from: Vec<u32>,
+    saw: Vec<u32>,
 }
+
+/// Threads and how many times each holds a lock.
+type Levels = Vec<(ThreadId, usize)>;
+
+const NOBODY: u32 = u32::MAX;
 
 /// A run of the schedule so far.
 struct Run {
     done: Vec<usize>,
-    /// Lock levels by (lock, thread): for writing and for reading.
-    written: HashMap<ObjectId, HashMap<ThreadId, usize>>,
-    read: HashMap<ObjectId, HashMap<ThreadId, usize>>,
+    /// Lock levels by lock: for writing and for reading.
+    written: Vec<Levels>,
+    read: Vec<Levels>,
     semaphores: HashMap<ObjectId, i64>,
     once_runner: HashMap<ObjectId, ThreadId>,
     once_done: HashSet<ObjectId>,
     in_barrier: HashMap<ObjectId, BTreeSet<ThreadId>>,
     /// Every possible set of (condition, sleeper).
     sleepers: BTreeSet<BTreeSet<(ObjectId, ThreadId)>>,
-    last_write: HashMap<usize, usize>,
+    /// Of every cell, or `NOBODY`.
+    last_write: Vec<u32>,
+}
+
+/// The level of the thread, 0 if it was never there.
+fn level_of(levels: &mut Levels, thread: ThreadId) -> &mut usize {
+    let i = match levels.iter().position(|level| level.0 == thread) {
+        Some(i) => i,
+        None => {
+            levels.push((thread, 0));
+            levels.len() - 1
+        }
+    };
+    &mut levels[i].1
 }
 
 fn memory(op: Op) -> Option<(Access, bool, bool)> {
@@ -109,7 +131,9 @@ impl<'t> Checker<'t> {
             allocation: HashMap::new(),
             freed_before: HashMap::new(),
             cells: Vec::new(),
-            saw: HashMap::new(),
+            cells_of: Vec::new(),
+            saw_from: Vec::new(),
+            saw: Vec::new(),
         };
         for (i, event) in trace.events.iter().enumerate() {
             checker.lines[event.thread.index()].push(i);
@@ -142,14 +166,14 @@ impl<'t> Checker<'t> {
     fn run(&self, schedule: &[EventIndex]) -> Result<Run, Refusal> {
         let mut run = Run {
             done: vec![0; self.lines.len()],
-            written: HashMap::new(),
-            read: HashMap::new(),
+            written: vec![Vec::new(); self.trace.objects.len()],
+            read: vec![Vec::new(); self.trace.objects.len()],
             semaphores: self.semaphore_start.clone(),
             once_runner: HashMap::new(),
             once_done: HashSet::new(),
             in_barrier: HashMap::new(),
             sleepers: BTreeSet::from([BTreeSet::new()]),
-            last_write: HashMap::new(),
+            last_write: vec![NOBODY; self.cells.len()],
         };
         for &event in schedule {
             self.happen(&mut run, event.index())
@@ -201,18 +225,18 @@ impl<'t> Checker<'t> {
 
     fn writer(&self, run: &Run, lock: ObjectId) -> Option<ThreadId> {
         let robust = self.trace.object(lock).kind == ObjectKind::RobustMutex;
-        let holders = run.written.get(&lock)?;
+        let holders = &run.written[lock.index()];
         let mut holders = holders
             .iter()
-            .filter(|(_, level)| **level > 0)
+            .filter(|(_, level)| *level > 0)
             .map(|(t, _)| *t);
         holders.find(|&holder| !(robust && self.ended(run, holder)))
     }
 
     fn readers(&self, run: &Run, lock: ObjectId) -> Vec<ThreadId> {
-        let readers = run.read.get(&lock).into_iter().flatten();
+        let readers = run.read[lock.index()].iter();
         readers
-            .filter(|(_, level)| **level > 0)
+            .filter(|(_, level)| *level > 0)
             .map(|(t, _)| *t)
             .collect()
     }
@@ -273,9 +297,9 @@ impl<'t> Checker<'t> {
                     self.against(run, thread, lock, true).is_empty(),
                     "the lock is held",
                 )?;
-                let levels = run.written.entry(lock).or_default();
-                levels.retain(|&holder, _| holder == thread);
-                *levels.entry(thread).or_default() += 1;
+                let levels = &mut run.written[lock.index()];
+                levels.retain(|&(holder, _)| holder == thread);
+                *level_of(levels, thread) += 1;
             }
             Op::FailedLock(lock) => {
                 let held = !self.against(run, thread, lock, true).is_empty();
@@ -286,7 +310,7 @@ impl<'t> Checker<'t> {
                     self.against(run, thread, lock, false).is_empty(),
                     "the lock is held",
                 )?;
-                *run.read.entry(lock).or_default().entry(thread).or_default() += 1;
+                *level_of(&mut run.read[lock.index()], thread) += 1;
             }
             Op::FailedReadLock(lock) => {
                 let held = !self.against(run, thread, lock, false).is_empty();
@@ -296,19 +320,17 @@ impl<'t> Checker<'t> {
                 )?;
             }
             Op::Unlock(lock) => {
-                let level = |map: &mut HashMap<ObjectId, HashMap<ThreadId, usize>>| {
-                    let level = map
-                        .get_mut(&lock)
-                        .and_then(|levels| levels.get_mut(&thread));
-                    match level {
-                        Some(level) if *level > 0 => {
-                            *level -= 1;
-                            true
-                        }
-                        _ => false,
+                let release = |levels: &mut Levels| {
+                    let held = levels
+                        .iter()
+                        .position(|&(holder, level)| holder == thread && level > 0);
+                    if let Some(i) = held {
+                        levels[i].1 -= 1;
                     }
+                    held.is_some()
                 };
-                let _held = level(&mut run.written) || level(&mut run.read);
+                let _held =
+                    release(&mut run.written[lock.index()]) || release(&mut run.read[lock.index()]);
                 let line = &self.lines[thread.index()];
                 let after = line.get(run.done[thread.index()] + 1);
                 if let Some(Op::Wait(condition)) = after.map(|&after| self.op(after)) {
@@ -418,18 +440,18 @@ impl<'t> Checker<'t> {
             _ => {}
         }
         if self.meaning == Meaning::Faithful
-            && let Some((access, reads, writes)) = memory(self.op(event))
+            && let Some((_, reads, writes)) = memory(self.op(event))
         {
-            let cells = self.cells_of(access);
+            let cells = self.cells_of[event].0 as usize..self.cells_of[event].1 as usize;
             if reads {
-                let now = cells.clone().map(|cell| run.last_write.get(&cell).copied());
+                let saw = self.saw_from[event] as usize;
                 need(
-                    now.eq(self.saw[&event].iter().copied()),
+                    run.last_write[cells.clone()] == self.saw[saw..saw + cells.len()],
                     "it would read another write",
                 )?;
             }
             if writes {
-                run.last_write.extend(cells.map(|cell| (cell, event)));
+                run.last_write[cells].fill(event as u32);
             }
         }
         run.done[thread.index()] += 1;
@@ -716,26 +738,24 @@ impl<'t> Checker<'t> {
         self.cells = ends.collect();
         self.cells.sort_unstable();
         self.cells.dedup();
-        let mut last: HashMap<usize, usize> = HashMap::new();
+        let at = |address| self.cells.partition_point(|&cell| cell < address) as u32;
+        let mut last = vec![NOBODY; self.cells.len()];
         for (i, event) in self.trace.events.iter().enumerate() {
+            self.saw_from.push(self.saw.len() as u32);
             let Some((access, reads, writes)) = memory(event.op) else {
+                self.cells_of.push((0, 0));
                 continue;
             };
-            let cells = self.cells_of(access);
+            let end = access.address + u64::from(access.size);
+            let (from, to) = (at(access.address), at(end));
+            self.cells_of.push((from, to));
+            let cells = from as usize..to as usize;
             if reads {
-                self.saw.insert(
-                    i,
-                    cells.clone().map(|cell| last.get(&cell).copied()).collect(),
-                );
+                self.saw.extend(&last[cells.clone()]);
             }
             if writes {
-                last.extend(cells.map(|cell| (cell, i)));
+                last[cells].fill(i as u32);
             }
         }
-    }
-
-    fn cells_of(&self, access: Access) -> std::ops::Range<usize> {
-        let at = |address| self.cells.partition_point(|&cell| cell < address);
-        at(access.address)..at(access.address + u64::from(access.size))
     }
 }

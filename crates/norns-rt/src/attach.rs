@@ -4,8 +4,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::control;
-use crate::mode::{self, Mode, is_controlled, mode};
+use crate::mode::{self, Mode, mode};
 use crate::record::{self, handles};
 use crate::thread::{self, Thread};
 use crate::{real, sys, tls};
@@ -103,9 +102,6 @@ pub fn begin_thread(thread: &mut Thread) {
     }
     watch_end(thread);
     tls::set_thread(block);
-    if is_controlled() {
-        control::threads::started(thread);
-    }
     if mode() == Mode::Record {
         tls::set_fast(block);
     }
@@ -138,9 +134,6 @@ unsafe extern "C" fn thread_ends(block: *mut c_void) {
     if mode() == Mode::Record {
         record::thread_ends(current);
     }
-    if is_controlled() {
-        control::threads::ending(current);
-    }
     handles::ended(current.handle, current.number);
     tls::set_fast(core::ptr::null_mut());
     tls::set_thread(tls::GONE);
@@ -158,9 +151,6 @@ unsafe extern "C" fn exits(status: c_int, _: *mut c_void) {
 pub fn process_ends(how: u8, status: c_int, pc: usize) {
     if mode() == Mode::Record {
         record::process_ends(how, status, pc);
-    }
-    if is_controlled() {
-        control::threads::process_ends();
     }
 }
 
@@ -190,9 +180,5 @@ unsafe extern "C" fn forked() {
     }
     if mode() == Mode::Record {
         record::forked();
-    }
-    if is_controlled() {
-        // A schedule is for one process, and so are the detector's clocks.
-        mode::set(Mode::Off);
     }
 }

@@ -17,8 +17,6 @@
 mod annotations;
 mod atomics;
 mod attach;
-mod control;
-mod detect;
 mod hooks;
 mod interpose;
 mod lock;
@@ -26,9 +24,6 @@ mod mode;
 mod operation;
 mod real;
 mod record;
-#[allow(dead_code)]
-#[path = "../../norns-trace/src/schedule.rs"]
-mod schedule;
 mod sys;
 mod thread;
 mod tls;

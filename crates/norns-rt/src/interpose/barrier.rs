@@ -2,8 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::control;
-use crate::mode::{is_controlled, is_off};
+use crate::mode::is_off;
 use crate::operation::Operation;
 use crate::wire::{Code, object};
 use crate::{interpose, real};
@@ -49,13 +48,6 @@ interpose! {
     fn pthread_barrier_wait(barrier: Barrier) -> c_int |pc| {
         if is_off() {
             return real_call::pthread_barrier_wait(barrier);
-        }
-        if is_controlled() {
-            return control::operations::barrier_wait(barrier, pc).unwrap_or_else(|| {
-                control::operations::barrier_watched(barrier, || {
-                    real_call::pthread_barrier_wait(barrier)
-                })
-            });
         }
         let enter = Operation::new(Code::BarrierEnter, object::BARRIER, barrier as usize, pc);
         enter.before();
