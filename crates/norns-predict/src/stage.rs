@@ -21,6 +21,7 @@ use crate::exact::index::Index;
 use crate::exact::search::{Outcome, reach};
 use crate::exact::terminal;
 use crate::linear::{Linear, Options as LinearOptions, Side};
+use crate::order;
 
 /// Which engines take part after the filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum Engine {
     Auto,
     Linear,
     Exact,
+    /// The ordering solver.
+    Order,
 }
 
 /// How much is asked for.
@@ -53,6 +56,9 @@ pub struct Options {
     /// Steps of exact search for one candidate.
     pub budget: usize,
     pub reductions: Reductions,
+    /// Of longer schedules only the end is kept in the result; they are checked as a whole. For
+    /// callers that show witnesses and do not replay them.
+    pub longest_kept: usize,
 }
 
 /// Reductions of section 5.5 of Carril's dissertation. None of them changes a finding.
@@ -90,6 +96,7 @@ impl Options {
             deadlocks: true,
             budget: 200_000,
             reductions: Reductions::ALL,
+            longest_kept: usize::MAX,
         }
     }
 }
@@ -110,6 +117,11 @@ const FEW_PAIRS: usize = 100_000;
 const FEW_EVENTS: usize = 2_000;
 /// Steps of the search for cycles of locks.
 const CYCLE_STEPS: usize = 20_000_000;
+/// The ordering solver looks at traces of at most this many events: its formula grows faster than
+/// the trace.
+const MOST_ORDERED: usize = 20_000;
+/// Longer schedules are not kept for other pairs of the same segments.
+const LONGEST_SHARED: usize = 10_000;
 /// More conflicting pairs than this are not looked at one by one.
 const MOST_PAIRS: usize = 2_000_000;
 
@@ -120,6 +132,7 @@ pub struct Counts {
     pub filtered: Filtered,
     pub linear: usize,
     pub exact: usize,
+    pub order: usize,
     pub impossible: usize,
     pub undecided: usize,
     /// Found by an engine, but refused by the checker.
@@ -154,7 +167,9 @@ pub fn predict(trace: &Trace, options: &Options) -> Prediction {
         model: &model,
         options,
         index: Index::of(&model),
-        linear: (options.engine != Engine::Exact).then(|| Linear::new(&model)),
+        linear: matches!(options.engine, Engine::Auto | Engine::Linear)
+            .then(|| Linear::new(&model)),
+        order: None,
         checker: Checker::new(trace, options.meaning),
         segments: Segments::of(&model),
         by_segments: FxHashMap::default(),
@@ -175,6 +190,8 @@ struct Predictor<'a> {
     options: &'a Options,
     index: Index,
     linear: Option<Linear<'a>>,
+    /// Made when it is first needed.
+    order: Option<order::Engine<'a>>,
     checker: Checker<'a>,
     segments: Segments,
     /// Pairs of segments that were decided: the schedule, or `None` where there is none.
@@ -205,7 +222,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// Linear prediction, then exact search; the witness checked.
-    fn decide(&self, counts: &mut Counts, goal: &[EventIndex], bug: Bug) -> Decision {
+    fn decide(&mut self, counts: &mut Counts, goal: &[EventIndex], bug: Bug) -> Decision {
         counts.candidates += 1;
         if let Some(linear) = &self.linear {
             let options = LinearOptions::default();
@@ -223,30 +240,66 @@ impl<'a> Predictor<'a> {
             counts.undecided += 1;
             return Decision::Open;
         }
-        match reach(
-            self.model,
-            &self.index,
-            goal,
-            &mut self.options.budget.clone(),
-        ) {
+        let mut outcome = Outcome::Undecided;
+        if self.options.engine != Engine::Order {
+            outcome = reach(
+                self.model,
+                &self.index,
+                goal,
+                &mut self.options.budget.clone(),
+            );
+        }
+        match outcome {
             Outcome::Reached(schedule) => {
                 let witness = Witness { schedule, bug };
                 if self.accepts(counts, &witness) {
                     counts.exact += 1;
                     return Decision::Shown(witness);
                 }
-                counts.undecided += 1;
-                Decision::Open
             }
             Outcome::Unreachable => {
                 counts.impossible += 1;
-                Decision::Impossible
+                return Decision::Impossible;
             }
-            Outcome::Undecided => {
-                counts.undecided += 1;
-                Decision::Open
-            }
+            Outcome::Undecided if self.options.engine == Engine::Exact => {}
+            Outcome::Undecided => match self.ask_solver(bug) {
+                order::Outcome::Witness(witness) if self.accepts(counts, &witness) => {
+                    counts.order += 1;
+                    return Decision::Shown(witness);
+                }
+                order::Outcome::Impossible => {
+                    counts.impossible += 1;
+                    return Decision::Impossible;
+                }
+                _ => {}
+            },
         }
+        counts.undecided += 1;
+        Decision::Open
+    }
+
+    fn ask_solver(&mut self, bug: Bug) -> order::Outcome {
+        let trace = self.model.trace;
+        if trace.events.len() > MOST_ORDERED {
+            return order::Outcome::Undecided;
+        }
+        let reads = match self.options.meaning {
+            Meaning::Optimistic => order::Reads::Anything,
+            Meaning::Faithful => order::Reads::SameWrite,
+        };
+        self.order
+            .get_or_insert_with(|| order::Engine::new(trace, reads))
+            .find(bug)
+    }
+
+    /// The witness as the result keeps it.
+    fn kept(&self, mut witness: Witness) -> Witness {
+        let over = witness
+            .schedule
+            .len()
+            .saturating_sub(self.options.longest_kept);
+        witness.schedule.drain(..over);
+        witness
     }
 
     fn accepts(&self, counts: &mut Counts, witness: &Witness) -> bool {
@@ -288,14 +341,14 @@ impl<'a> Predictor<'a> {
         let decision = self.decide(counts, &[first, second], bug);
         if shares {
             match &decision {
-                Decision::Shown(witness) => {
+                Decision::Shown(witness) if witness.schedule.len() <= LONGEST_SHARED => {
                     self.by_segments
                         .insert(segments, Some(witness.schedule.clone()));
                 }
                 Decision::Impossible => {
                     self.by_segments.insert(segments, None);
                 }
-                Decision::Open => {}
+                _ => {}
             }
         }
         decision
@@ -384,7 +437,7 @@ impl<'a> Predictor<'a> {
                         self.found.racy_pairs.insert((first, second));
                     }
                     if shown.insert(sides(self.model, first, second)) {
-                        self.found.races.push(witness);
+                        self.found.races.push(self.kept(witness));
                     }
                 }
                 Decision::Impossible => {}
@@ -414,7 +467,7 @@ impl<'a> Predictor<'a> {
                 if self.accepts(&mut counts, &witness) {
                     counts.linear += 1;
                     shown.insert(race.sides);
-                    self.found.races.push(witness);
+                    self.found.races.push(self.kept(witness));
                 }
             }
             if self.options.detail > Detail::Places {
@@ -501,12 +554,14 @@ impl<'a> Predictor<'a> {
                 Some(witness) => {
                     counts.linear += inner.linear;
                     counts.exact += inner.exact;
+                    counts.order += inner.order;
+                    counts.filtered.same_segments += inner.filtered.same_segments;
                     if let Bug::Race { second, .. } = witness.bug
                         && self.options.detail > Detail::Places
                     {
                         self.found.racy_events.insert(second);
                     }
-                    self.found.races.push(witness);
+                    self.found.races.push(self.kept(witness));
                 }
                 None if open.is_some() || more > 0 || !every_pair => {
                     counts.undecided += 1;
@@ -569,7 +624,7 @@ impl<'a> Predictor<'a> {
             };
             match self.decide(counts, &cycle, bug) {
                 Decision::Shown(witness) => {
-                    cycles.insert(sorted, witness);
+                    cycles.insert(sorted, self.kept(witness));
                 }
                 Decision::Impossible => {}
                 Decision::Open => self.found.undecided.push(cycle),
@@ -599,7 +654,7 @@ impl<'a> Predictor<'a> {
                 counts.linear += 1;
                 let mut sorted = deadlock.blocked.clone();
                 sorted.sort_unstable();
-                cycles.insert(sorted, witness);
+                cycles.insert(sorted, self.kept(witness));
             }
         }
         if report.cut {
@@ -658,7 +713,7 @@ impl<'a> Predictor<'a> {
             let witness = self.shortened(witness);
             if self.accepts(counts, &witness) {
                 counts.exact += 1;
-                accepted.push(witness);
+                accepted.push(self.kept(witness));
             }
         }
         self.found.stuck = one_for_places(self.model, accepted.into_iter());

@@ -95,6 +95,8 @@ enum EngineName {
     Linear,
     /// Exact search only
     Exact,
+    /// The ordering solver only
+    Order,
 }
 
 /// What `--format json` prints: the findings and what only a prediction has.
@@ -131,6 +133,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             EngineName::Auto => Engine::Auto,
             EngineName::Linear => Engine::Linear,
             EngineName::Exact => Engine::Exact,
+            EngineName::Order => Engine::Order,
         },
         detail: if arguments.pairs {
             Detail::Pairs
@@ -142,6 +145,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         races: kinds.iter().any(racy),
         deadlocks: kinds.iter().any(|kind| !racy(kind)),
         budget: arguments.budget,
+        longest_kept: LONGEST_WITNESS,
         reductions: Reductions {
             redundant: !arguments.without.contains(&ReductionName::Redundant),
             hybrid: !arguments.without.contains(&ReductionName::Hybrid),
@@ -321,17 +325,16 @@ impl Describer<'_> {
     }
 
     fn steps(&self, schedule: &[EventIndex]) -> Vec<WitnessStep> {
-        let left_out = schedule.len().saturating_sub(LONGEST_WITNESS);
         let mut steps = Vec::new();
-        if left_out > 0 {
+        if schedule.len() == LONGEST_WITNESS {
             steps.push(WitnessStep {
                 thread: String::new(),
-                op: format!("{left_out} steps before these are left out"),
+                op: "the steps before these are left out".to_string(),
                 file: String::new(),
                 line: 0,
             });
         }
-        steps.extend(schedule[left_out..].iter().map(|&event| {
+        steps.extend(schedule.iter().map(|&event| {
             let (file, line, _) = self.source(event);
             let thread = self.trace.events[event.index()].thread;
             WitnessStep {
@@ -422,6 +425,7 @@ fn stage_counts(counts: &Counts) -> BTreeMap<&'static str, usize> {
         ("same_segments", counts.filtered.same_segments),
         ("linear", counts.linear),
         ("exact", counts.exact),
+        ("order", counts.order),
         ("impossible", counts.impossible),
         ("undecided", counts.undecided),
     ])
@@ -469,7 +473,7 @@ fn print(arguments: &Arguments, prediction: &Prediction, output: &Output) -> any
 fn in_words(counts: &Counts) -> String {
     format!(
         "{} ordered, {} under a common lock, {} redundant; of {} candidates {} shown by \
-         near-linear prediction, {} by exact search, {} with others of their segments, \
+         near-linear prediction, {} by exact search, {} by the ordering solver, {} with others of their segments, \
          {} impossible, {} undecided",
         counts.filtered.ordered,
         counts.filtered.common_lock,
@@ -477,6 +481,7 @@ fn in_words(counts: &Counts) -> String {
         counts.candidates,
         counts.linear,
         counts.exact,
+        counts.order,
         counts.filtered.same_segments,
         counts.impossible,
         counts.undecided,

@@ -114,8 +114,11 @@ fn the_terminal_search_finds_exactly_the_deadlocks() {
 
 #[test]
 fn all_stages_together_find_exactly_what_there_is() {
-    for_random_traces(0..1500, |seed, trace, meaning, all| {
-        for engine in [Engine::Auto, Engine::Exact] {
+    for_random_traces(0..1000, |seed, trace, meaning, all| {
+        for engine in [Engine::Auto, Engine::Exact, Engine::Order] {
+            if engine == Engine::Order && seed % 5 > 0 {
+                continue;
+            }
             let options = Options {
                 meaning,
                 engine,
