@@ -146,7 +146,7 @@ impl Worker {
 }
 
 // Levels smaller than this are not worth a second thread.
-const PARALLEL_LEVEL: usize = 4096;
+const PARALLEL_LEVEL: usize = 1024;
 const ROUND: usize = 1 << 15;
 const SMALL_ROUND: usize = 1 << 9;
 
@@ -321,9 +321,7 @@ impl<'a> Search<'a> {
                     for (target, shard) in self.store.shards.iter_mut().enumerate() {
                         scope.spawn(move || {
                             for worker in workers {
-                                for state in worker.out[target].chunks_exact(worker.next.len()) {
-                                    shard.insert(state, hash(state));
-                                }
+                                shard.insert_all(&worker.out[target]);
                             }
                         });
                     }
@@ -332,11 +330,8 @@ impl<'a> Search<'a> {
                 for shard in 0..self.store.shards.len() {
                     self.work(&mut workers[0], shard, from[shard]..to[shard], level, pass);
                 }
-                let words = self.network.layout.words;
                 for (target, shard) in self.store.shards.iter_mut().enumerate() {
-                    for state in workers[0].out[target].chunks_exact(words) {
-                        shard.insert(state, hash(state));
-                    }
+                    shard.insert_all(&workers[0].out[target]);
                 }
             }
             for worker in workers.iter_mut() {

@@ -20,7 +20,10 @@ pub struct Shard {
     words: usize,
     chunks: Vec<Vec<u64>>,
     len: usize,
+    // The low bits of an entry are the number of a state, below three quarters of the size and
+    // so never all ones; the high bits are some of its hash. A power of two in size.
     table: Vec<u32>,
+    index_mask: u32,
 }
 
 /// A hash whose low bits choose the slot and whose high bits choose the shard.
@@ -44,6 +47,7 @@ impl Shard {
             chunks: Vec::new(),
             len: 0,
             table: vec![EMPTY; 1024],
+            index_mask: 1023,
         }
     }
 
@@ -57,26 +61,78 @@ impl Shard {
         &self.chunks[index as usize / CHUNK_STATES][at..at + self.words]
     }
 
-    /// Adds a state; whether it is new.
+    /// Adds the states in a flat list. A lookup waits for memory twice, for the slot and for
+    /// the state; touching those of several states first lets the waits overlap.
+    pub fn insert_all(&mut self, states: &[u64]) {
+        const BATCH: usize = 16;
+        let words = self.words;
+        let mut hashes = [0u64; BATCH];
+        let mut slots = [EMPTY; BATCH];
+        for batch in states.chunks(BATCH * words) {
+            let mask = self.table.len() - 1;
+            for (i, state) in batch.chunks_exact(words).enumerate() {
+                hashes[i] = hash(state);
+                slots[i] = self.table[hashes[i] as usize & mask];
+            }
+            let count = batch.len() / words;
+            let mut touched = 0;
+            for &slot in &slots[..count] {
+                if slot != EMPTY {
+                    touched ^= self.state(slot & self.index_mask)[0];
+                }
+            }
+            std::hint::black_box(touched);
+            for (i, state) in batch.chunks_exact(words).enumerate() {
+                self.insert(state, hashes[i]);
+            }
+        }
+    }
+
+    /// The bits of a hash that a slot has room for.
     #[inline]
-    pub fn insert(&mut self, state: &[u64], hash: u64) -> bool {
+    fn tag(&self, hash: u64) -> u32 {
+        (hash >> 20) as u32 & !self.index_mask
+    }
+
+    /// The slot of a state: where it is, or the empty one where it would be.
+    #[inline]
+    fn probe(&self, state: &[u64], hash: u64) -> (usize, Option<u32>) {
         let mask = self.table.len() - 1;
+        let tag = self.tag(hash);
         let mut slot = hash as usize & mask;
         loop {
-            let index = self.table[slot];
-            if index == EMPTY {
-                break;
+            let entry = self.table[slot];
+            if entry == EMPTY {
+                return (slot, None);
             }
-            if self.state(index) == state {
-                return false;
+            if entry & !self.index_mask == tag {
+                let index = entry & self.index_mask;
+                let there = self.state(index);
+                let same = match (there, state) {
+                    ([a], [b]) => a == b,
+                    ([a, c], [b, d]) => a == b && c == d,
+                    _ => there == state,
+                };
+                if same {
+                    return (slot, Some(index));
+                }
             }
             slot = (slot + 1) & mask;
         }
+    }
+
+    /// Adds a state; whether it is new.
+    #[inline]
+    pub fn insert(&mut self, state: &[u64], hash: u64) -> bool {
+        let (slot, None) = self.probe(state, hash) else {
+            return false;
+        };
+        // All ones must stay free to mean an empty slot.
         assert!(
-            self.len < EMPTY as usize,
-            "more than 2^32 states in one shard"
+            self.len < EMPTY as usize / 2,
+            "more than 2^31 states in one shard"
         );
-        self.table[slot] = self.len as u32;
+        self.table[slot] = self.len as u32 | self.tag(hash);
         if self.len.is_multiple_of(CHUNK_STATES) {
             self.chunks
                 .push(Vec::with_capacity(CHUNK_STATES * self.words));
@@ -95,30 +151,21 @@ impl Shard {
     fn grow(&mut self) {
         let size = self.table.len() * 2;
         self.table = Vec::new();
+        self.index_mask = size as u32 - 1;
         let mut table = vec![EMPTY; size];
         for index in 0..self.len as u32 {
-            let mut slot = hash(self.state(index)) as usize & (size - 1);
+            let hash = hash(self.state(index));
+            let mut slot = hash as usize & (size - 1);
             while table[slot] != EMPTY {
                 slot = (slot + 1) & (size - 1);
             }
-            table[slot] = index;
+            table[slot] = index | self.tag(hash);
         }
         self.table = table;
     }
 
     fn find(&self, state: &[u64], hash: u64) -> Option<u32> {
-        let mask = self.table.len() - 1;
-        let mut slot = hash as usize & mask;
-        loop {
-            let index = self.table[slot];
-            if index == EMPTY {
-                return None;
-            }
-            if self.state(index) == state {
-                return Some(index);
-            }
-            slot = (slot + 1) & mask;
-        }
+        self.probe(state, hash).1
     }
 
     fn bytes(&self) -> usize {

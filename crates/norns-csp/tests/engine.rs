@@ -201,6 +201,80 @@ fn verdicts_do_not_depend_on_threads() {
     }
 }
 
+/// Large enough that levels are expanded by several threads.
+#[test]
+fn parallel_search_finds_the_same() {
+    let mut p = Processes::new();
+    let free = "+0 -0 +1 -1 +2 -2 +0 -0 +1 -1 +2 -2 +0 -0";
+    let (live, whole) = program(
+        &mut p,
+        &[
+            free,
+            "+3 -3 +4 -4 +3 -3 +4 -4 +5 +6 -6 -5",
+            free,
+            "+7 -7 +6 +5 -5 -6",
+        ],
+    );
+    let question = Question::Refines {
+        model: Model::Failures,
+        spec: live,
+        implementation: whole,
+    };
+    let one = ask(
+        &mut p,
+        &question,
+        &Options {
+            threads: 1,
+            ..Options::default()
+        },
+    );
+    assert!(one.statistics.states > 5000, "{:?}", one.statistics);
+    for threads in [2, 3] {
+        let other = ask(
+            &mut p,
+            &question,
+            &Options {
+                threads,
+                ..Options::default()
+            },
+        );
+        assert_eq!(one.verdict, other.verdict);
+        assert_eq!(one.statistics.states, other.statistics.states);
+    }
+    let (live, whole) = {
+        p = Processes::new();
+        let other = "+3 -3 +4 -4 +3 -3 +4 -4";
+        program(&mut p, &[free, free, other, other, "+5 -5 +6 -6", "+7 -7"])
+    };
+    let question = Question::Refines {
+        model: Model::Failures,
+        spec: live,
+        implementation: whole,
+    };
+    let one = ask(
+        &mut p,
+        &question,
+        &Options {
+            threads: 1,
+            ..Options::default()
+        },
+    );
+    let two = ask(
+        &mut p,
+        &question,
+        &Options {
+            threads: 2,
+            ..Options::default()
+        },
+    );
+    assert_eq!(
+        (&one.verdict, &two.verdict),
+        (&Verdict::Holds, &Verdict::Holds)
+    );
+    assert_eq!(one.statistics.states, two.statistics.states);
+    assert!(one.statistics.states > 50_000, "{:?}", one.statistics);
+}
+
 #[test]
 fn a_spent_budget_is_undecided() {
     let mut p = Processes::new();
