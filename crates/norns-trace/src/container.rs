@@ -140,10 +140,10 @@ impl<W: Write> Writer<W> {
     }
 
     pub fn push(&mut self, item: &Item) -> Result<(), WriteError> {
-        self.defined.accept(item).map_err(|source| {
+        self.defined.accept(item).map_err(|problem| {
             WriteError::Item(Error::Item {
                 number: self.items,
-                source,
+                problem,
             })
         })?;
         encoding::encode(&mut self.state, item, &mut self.chunk);

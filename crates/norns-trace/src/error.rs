@@ -10,10 +10,10 @@ use crate::item::Invalid;
 
 #[derive(Debug, Error)]
 pub enum Error {
-    #[error("cannot read {path}: {source}", path = path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("cannot write {path}: {source}", path = path.display())]
-    Write { path: PathBuf, source: io::Error },
+    #[error("cannot read {path}: {cause}", path = path.display())]
+    Read { path: PathBuf, cause: io::Error },
+    #[error("cannot write {path}: {cause}", path = path.display())]
+    Write { path: PathBuf, cause: io::Error },
     #[error("{path} is not a trace file", path = path.display())]
     NotATrace { path: PathBuf },
     #[error(
@@ -21,8 +21,8 @@ pub enum Error {
         path = path.display(), known = crate::container::VERSION
     )]
     Version { path: PathBuf, found: u32 },
-    #[error("cannot write item {number} of a trace: {source}")]
-    Item { number: u64, source: Invalid },
+    #[error("cannot write item {number} of a trace: {problem}")]
+    Item { number: u64, problem: Invalid },
     #[error("{path}:{line}: {problem}", path = path.display())]
     Text {
         path: PathBuf,
@@ -60,6 +60,8 @@ pub enum Warning {
     },
     /// The events of the threads do not fit together from here on, since some are missing.
     Inconsistent { events: u64, problem: String },
+    /// The trace stays a raw recording, larger and slower to read.
+    Unfinished { problem: String },
     /// The runtime wrote nothing.
     NothingRecorded,
     /// The file holds more than one process; only one is shown.
@@ -114,6 +116,12 @@ impl fmt::Display for Warning {
                 f,
                 "the recording is incomplete: {problem}; the trace ends there, after {events} events"
             ),
+            Warning::Unfinished { problem } => {
+                write!(
+                    f,
+                    "the trace stays as it was recorded, uncompressed: {problem}"
+                )
+            }
             Warning::NothingRecorded => {
                 write!(
                     f,

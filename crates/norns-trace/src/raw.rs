@@ -251,9 +251,9 @@ pub struct RawItems {
 impl RawItems {
     /// `file` stands behind the file header.
     pub fn open(path: &Path, file: File) -> Result<RawItems, Error> {
-        let failed = |source| Error::Read {
+        let failed = |cause| Error::Read {
             path: path.into(),
-            source,
+            cause,
         };
         let mut ready = VecDeque::new();
         let mut items = Items::new(&file, FileState::Raw);
@@ -365,9 +365,9 @@ impl RawItems {
                 return Ok(None);
             }
             let step = self.step();
-            step.map_err(|source| Error::Read {
+            step.map_err(|cause| Error::Read {
                 path: self.path.clone(),
-                source,
+                cause,
             })?;
         }
     }

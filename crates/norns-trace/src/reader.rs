@@ -26,9 +26,9 @@ enum Source {
 
 impl Reader {
     pub fn open(path: &Path) -> Result<Reader, Error> {
-        let failed = |source| Error::Read {
+        let failed = |cause| Error::Read {
             path: path.into(),
-            source,
+            cause,
         };
         let mut file = File::open(path).map_err(failed)?;
         let mut header = [0; FILE_HEADER];
@@ -71,9 +71,9 @@ impl Reader {
             Source::Finished(items) => {
                 let item = items.next();
                 self.warnings.append(&mut items.take_warnings());
-                item.map_err(|source| Error::Read {
+                item.map_err(|cause| Error::Read {
                     path: self.path.clone(),
-                    source,
+                    cause,
                 })
             }
             Source::Raw(items) => {
@@ -141,7 +141,7 @@ pub fn create_raw(path: &Path, info: &[Info]) -> Result<(), Error> {
 }
 
 /// Makes a raw recording and its tail a finished trace, in place. A finished one stays as it is.
-/// When this fails (the disk is full) the recording is still there.
+/// When the disk is full it stays a raw recording, which is a warning.
 pub fn finish(path: &Path) -> Result<Vec<Warning>, Error> {
     let mut reader = Reader::open(path)?;
     if !reader.is_raw() {
@@ -161,18 +161,23 @@ pub fn finish(path: &Path) -> Result<Vec<Warning>, Error> {
             }
         }
     });
-    let placed = match failed {
-        Some(error) => Err(error),
-        None => written.and_then(|()| {
-            std::fs::rename(&draft, path).map_err(|source| Error::Write {
-                path: path.into(),
-                source,
-            })
-        }),
-    };
-    if let Err(error) = placed {
+    if let Some(error) = failed {
         let _ = std::fs::remove_file(&draft);
         return Err(error);
+    }
+    let placed = written.and_then(|()| {
+        std::fs::rename(&draft, path).map_err(|cause| Error::Write {
+            path: path.into(),
+            cause,
+        })
+    });
+    if let Err(error) = placed {
+        let _ = std::fs::remove_file(&draft);
+        let mut warnings = reader.into_warnings();
+        warnings.push(Warning::Unfinished {
+            problem: error.to_string(),
+        });
+        return Ok(warnings);
     }
     let _ = std::fs::remove_file(tail_path(path));
     Ok(reader.into_warnings())
@@ -195,15 +200,15 @@ pub fn write_items(
     state: FileState,
     fill: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<(), WriteError>,
 ) -> Result<(), Error> {
-    let failed = |source: io::Error| Error::Write {
+    let failed = |cause: io::Error| Error::Write {
         path: path.into(),
-        source,
+        cause,
     };
     let file = File::create(path).map_err(failed)?;
     let mut writer = Writer::new(BufWriter::new(file), state).map_err(failed)?;
     fill(&mut writer).map_err(|error| match error {
         WriteError::Item(error) => error,
-        WriteError::Output(source) => failed(source),
+        WriteError::Output(cause) => failed(cause),
     })?;
     let mut out = match state {
         FileState::Raw => writer.finish_raw(),
