@@ -1,0 +1,192 @@
+//! Runs the examples of the documents, so that they stay true.
+//!
+//! In README.md and docs/*.md every fenced block marked `console` is run: a line that begins with
+//! `$ ` is a command for sh, the lines below it are what it prints (standard output and error
+//! together). `[..]` stands for any text within a line, a line `...` for any number of lines. A
+//! last line `? N` is the exit status where it is not 0. A fenced block marked `c file=NAME` puts a
+//! file there first. All blocks of one document run in one fresh folder, in order.
+//!
+//! The programs of `docs/explain` are checked too: each block of C says in its first line what
+//! must be found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A fenced block: what stands behind the fence, and its lines.
+struct Block {
+    info: String,
+    line: usize,
+    text: String,
+}
+
+fn blocks(document: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for (number, line) in (1..).zip(document.lines()) {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(info)) => {
+                open = Some(Block { info: info.trim().into(), line: number, text: String::new() });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(block), None) => {
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    blocks
+}
+
+/// A fresh folder for one document, and norns first on the path.
+struct Sandbox {
+    folder: PathBuf,
+}
+
+impl Sandbox {
+    fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Self { folder }
+    }
+
+    fn sh(&self, command: &str) -> (String, i32) {
+        let binary = Path::new(env!("CARGO_BIN_EXE_norns"));
+        let path = format!(
+            "{}:{}:{}",
+            binary.parent().unwrap().display(),
+            root().display(),
+            std::env::var("PATH").unwrap()
+        );
+        let output = Command::new("sh")
+            .arg("-c")
+            .arg(format!("exec 2>&1\n{command}"))
+            .current_dir(&self.folder)
+            .env("PATH", path)
+            .env("NORNS_RUNS", self.folder.join(".runs"))
+            .env_remove("CLICOLOR_FORCE")
+            .output()
+            .unwrap();
+        (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code().unwrap_or(-1))
+    }
+}
+
+/// Whether the lines printed are the lines expected, with `...` and `[..]`.
+fn matches(expected: &[&str], actual: &[&str]) -> bool {
+    match (expected.first(), actual.first()) {
+        (None, None) => true,
+        (Some(&"..."), _) => {
+            matches(&expected[1..], actual)
+                || (!actual.is_empty() && matches(expected, &actual[1..]))
+        }
+        (Some(pattern), Some(line)) => {
+            line_matches(pattern, line) && matches(&expected[1..], &actual[1..])
+        }
+        _ => false,
+    }
+}
+
+fn line_matches(pattern: &str, line: &str) -> bool {
+    let mut parts = pattern.split("[..]");
+    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or("")) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    true
+}
+
+fn run_console(sandbox: &Sandbox, document: &Path, block: &Block) {
+    let mut lines = block.text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let command = line.strip_prefix("$ ").unwrap_or_else(|| {
+            panic!("{}:{}: a console block begins with `$ `", document.display(), block.line)
+        });
+        let mut expected = Vec::new();
+        let mut status = 0;
+        while let Some(next) = lines.next_if(|next| !next.starts_with("$ ")) {
+            match next.strip_prefix("? ") {
+                Some(number) => status = number.parse().unwrap(),
+                None => expected.push(next),
+            }
+        }
+        let (printed, actual_status) = sandbox.sh(command);
+        let actual: Vec<&str> = printed.lines().collect();
+        assert!(
+            matches(&expected, &actual) && status == actual_status,
+            "{}:{}: `{command}` exits with {actual_status} and prints\n{printed}\ninstead of {status} and\n{}",
+            document.display(),
+            block.line,
+            expected.join("\n")
+        );
+    }
+}
+
+fn run_document(document: &Path) {
+    let name = document.file_stem().unwrap().to_string_lossy().into_owned();
+    let sandbox = Sandbox::new(&format!("document-{name}"));
+    for block in blocks(&fs::read_to_string(document).unwrap()) {
+        if block.info == "console" {
+            run_console(&sandbox, document, &block);
+        } else if let Some((_, file)) = block.info.split_once("file=") {
+            fs::write(sandbox.folder.join(file), &block.text).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_examples_of_the_documents_are_true() {
+    let mut documents = vec![root().join("README.md")];
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            documents.push(path);
+        }
+    }
+    documents.sort();
+    for document in documents {
+        run_document(&document);
+    }
+}
+
+#[test]
+fn the_programs_of_explain_show_what_they_say() {
+    let folder = root().join("docs/explain");
+    let mut programs = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let page = entry.unwrap().path();
+        let name = page.file_stem().unwrap().to_string_lossy().into_owned();
+        let sandbox = Sandbox::new(&format!("explain-{name}"));
+        for block in blocks(&fs::read_to_string(&page).unwrap()) {
+            if block.info != "c" {
+                continue;
+            }
+            programs += 1;
+            let first = block.text.lines().next().unwrap();
+            let finds = first.strip_prefix("// finds: ").expect("says what must be found");
+            fs::write(sandbox.folder.join("program.c"), &block.text).unwrap();
+            let (printed, status) = sandbox.sh("norns check program.c");
+            let expected = i32::from(finds != "nothing");
+            assert!(status == expected, "{name}: {finds}, but status {status}:\n{printed}");
+            let what = finds.trim_start_matches("a ").trim_start_matches("an ");
+            assert!(
+                finds == "nothing" || printed.contains(what) || name == "NR0003",
+                "{name}: {finds}, but:\n{printed}"
+            );
+        }
+    }
+    assert_eq!(programs, 10);
+}
