@@ -7,8 +7,9 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use crate::attach;
+use crate::control;
 use crate::interpose;
-use crate::mode::{Mode, mode};
+use crate::mode::{Mode, is_controlled, mode};
 use crate::operation::Operation;
 use crate::record;
 use crate::tls;
@@ -20,6 +21,9 @@ const ACQUIRE: u8 = 2;
 const RELEASE: u8 = 3;
 
 fn atomic(kind: u8, order: u8, tag: usize, pc: usize) {
+    if is_controlled() {
+        return control::access::atomic(kind, tag, 0, i32::from(order), 0, pc, || ((), true));
+    }
     let operation = Operation::new(Code::Atomic, atomic_detail(0, kind, order), tag, pc);
     operation.before();
     operation.after(Code::Atomic);

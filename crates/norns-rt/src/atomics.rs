@@ -8,7 +8,8 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::mode::is_off;
+use crate::control;
+use crate::mode::{is_controlled, is_off};
 use crate::operation::Operation;
 use crate::wire::{Code, atomic_detail};
 use crate::{sys, tls};
@@ -77,6 +78,12 @@ fn perform<R>(
 ) -> R {
     if is_off() {
         return act().0;
+    }
+    if is_controlled() {
+        return control::access::atomic(kind, address, size, order, failure_order, pc, || {
+            let (result, failed) = act();
+            (result, !failed)
+        });
     }
     let log2 = size.trailing_zeros() as u8;
     let detail = |kind, order: i32| atomic_detail(log2, kind, order as u8);

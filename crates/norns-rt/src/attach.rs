@@ -4,7 +4,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::mode::{self, Mode, mode};
+use crate::control;
+use crate::mode::{self, Mode, is_controlled, mode};
 use crate::record::{self, handles};
 use crate::thread::{self, Thread};
 use crate::{real, sys, tls};
@@ -102,6 +103,9 @@ pub fn begin_thread(thread: &mut Thread) {
     }
     watch_end(thread);
     tls::set_thread(block);
+    if is_controlled() {
+        control::threads::started(thread);
+    }
     if mode() == Mode::Record {
         tls::set_fast(block);
     }
@@ -134,6 +138,9 @@ unsafe extern "C" fn thread_ends(block: *mut c_void) {
     if mode() == Mode::Record {
         record::thread_ends(current);
     }
+    if is_controlled() {
+        control::threads::ending(current);
+    }
     handles::ended(current.handle, current.number);
     tls::set_fast(core::ptr::null_mut());
     tls::set_thread(tls::GONE);
@@ -151,6 +158,9 @@ unsafe extern "C" fn exits(status: c_int, _: *mut c_void) {
 pub fn process_ends(how: u8, status: c_int, pc: usize) {
     if mode() == Mode::Record {
         record::process_ends(how, status, pc);
+    }
+    if is_controlled() {
+        control::threads::process_ends();
     }
 }
 
@@ -180,5 +190,9 @@ unsafe extern "C" fn forked() {
     }
     if mode() == Mode::Record {
         record::forked();
+    }
+    if is_controlled() {
+        // A schedule is for one process, and so are the detector's clocks.
+        mode::set(Mode::Off);
     }
 }

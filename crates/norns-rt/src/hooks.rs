@@ -4,6 +4,7 @@
 //! access that the segment has already, that is a dozen instructions and no store but a counter.
 //! gcc 12 and clang 14 to 19 were looked at for which hooks there are.
 
+use crate::control;
 use crate::mode::{Mode, mode};
 use crate::record::filter::Miss;
 use crate::record::{self, statistics};
@@ -58,7 +59,9 @@ pub fn slow_access(address: usize, size: usize, write: bool, pc: usize) {
             Some(_) => statistics::count_ignored(),
             None => {}
         },
-        Mode::Replay | Mode::Detect | Mode::ReplayDetect => {}
+        Mode::Replay | Mode::Detect | Mode::ReplayDetect => {
+            control::access::access(address, size, write, pc);
+        }
     }
 }
 

@@ -17,6 +17,8 @@
 mod annotations;
 mod atomics;
 mod attach;
+mod control;
+mod detect;
 mod hooks;
 mod interpose;
 mod lock;
@@ -24,6 +26,9 @@ mod mode;
 mod operation;
 mod real;
 mod record;
+#[allow(dead_code)]
+#[path = "../../norns-trace/src/schedule.rs"]
+mod schedule;
 mod sys;
 mod thread;
 mod tls;

@@ -35,6 +35,12 @@ pub fn is_off() -> bool {
     MODE.load(Ordering::Relaxed) == Mode::Off as u8
 }
 
+/// Replay, detect, or both.
+#[inline(always)]
+pub fn is_controlled() -> bool {
+    MODE.load(Ordering::Relaxed) >= Mode::Replay as u8
+}
+
 pub fn set(mode: Mode) {
     MODE.store(mode as u8, Ordering::Relaxed);
 }
@@ -91,6 +97,12 @@ unsafe extern "C" fn construct(
     match wanted {
         // SAFETY: as above.
         Some(b"record") => unsafe { crate::record::begin(environment) },
+        // SAFETY: as above.
+        Some(b"replay") => unsafe { crate::control::begin(environment, Mode::Replay) },
+        // SAFETY: as above.
+        Some(b"detect") => unsafe { crate::control::begin(environment, Mode::Detect) },
+        // SAFETY: as above.
+        Some(b"replay+detect") => unsafe { crate::control::begin(environment, Mode::ReplayDetect) },
         _ => {}
     }
 }

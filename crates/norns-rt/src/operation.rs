@@ -4,9 +4,9 @@
 //! what it did. Both are given a wire code, so that a failed attempt is `after` with the failed
 //! code. A mode may make the thread wait in `before`, or tell it to give up there.
 
-use crate::mode::{Mode, mode};
-use crate::record;
+use crate::mode::{Mode, is_controlled, mode};
 use crate::wire::Code;
+use crate::{control, record};
 
 /// What a thread may do now.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,8 @@ impl Operation {
     pub fn before(&self) -> Turn {
         if mode() == Mode::Record && self.releases() {
             record::operation(self.code, self);
+        } else if is_controlled() {
+            control::operations::before(self);
         }
         Turn::Go
     }
@@ -85,6 +87,8 @@ impl Operation {
     pub fn after(&self, happened: Code) {
         if mode() == Mode::Record && !self.releases() {
             record::operation(happened, self);
+        } else if is_controlled() {
+            control::operations::after(self, happened);
         }
     }
 }

@@ -124,6 +124,8 @@ pub struct Thread {
     pub once: *mut Call,
     /// How often the destructor of the thread-specific key has run.
     pub destructor_rounds: u32,
+    /// What replay and detection know of this thread; null in record mode.
+    pub control: *mut crate::control::thread::ControlThread,
     next_free: *mut Thread,
 
     pub stack: Stack,
@@ -176,6 +178,7 @@ pub fn allocate() -> *mut Thread {
     thread.lost = 0;
     thread.pending.clear();
     thread.children = 0;
+    thread.control = null_mut();
     thread.stack_size = 0;
     thread.ignored = 0;
     thread.destructor_rounds = 0;

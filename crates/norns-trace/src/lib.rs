@@ -13,6 +13,7 @@ pub mod item;
 mod raw;
 mod raw_file;
 pub mod reader;
+pub mod schedule;
 pub mod std_export;
 pub mod std_format;
 pub mod symbolise;
@@ -25,5 +26,5 @@ pub use event::{
     Access, AtomicKind, Event, EventIndex, MemoryOrder, ObjectId, Op, PlaceId, ThreadId,
 };
 pub use item::{AccessValue, Info, Item, info};
-pub use reader::{Reader, Recording, create_raw, finish, read, read_recording, write};
+pub use reader::{Reader, Recording, create_raw, event_count, finish, read, read_recording, write};
 pub use trace::{Object, ObjectKind, Place, SourcePlace, Symbol, Thread, Trace};

@@ -125,6 +125,17 @@ pub fn read_recording(path: &Path) -> Result<(Recording, Vec<Warning>), Error> {
     Ok((Recording { trace, info }, reader.into_warnings()))
 }
 
+/// How many events a finished trace has: from its index, without reading it.
+pub fn event_count(path: &Path) -> Result<u64, Error> {
+    let failed = |source| Error::Read {
+        path: path.into(),
+        source,
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let chunks = crate::container::chunks(&mut file).map_err(failed)?;
+    Ok(chunks.iter().map(|chunk| chunk.events).sum())
+}
+
 /// Writes a whole trace.
 pub fn write(path: &Path, trace: &Trace) -> Result<(), Error> {
     write_items(path, FileState::Finished, |writer| {
@@ -134,6 +145,16 @@ pub fn write(path: &Path, trace: &Trace) -> Result<(), Error> {
 
 /// Begins a raw recording: the header and what is known before the run. The runtime appends to it.
 pub fn create_raw(path: &Path, info: &[Info]) -> Result<(), Error> {
+    // The tail of an earlier recording with this name is not ours.
+    match std::fs::remove_file(tail_path(path)) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::Write {
+                path: tail_path(path),
+                source,
+            });
+        }
+        _ => {}
+    }
     write_items(path, FileState::Raw, |writer| {
         info.iter()
             .try_for_each(|info| writer.push(&Item::Info(info.clone())))

@@ -172,7 +172,7 @@ impl Symboliser {
             Some(last) if !last.function.is_empty() => {}
             last => {
                 if let Some(name) = loader.find_symbol(probe) {
-                    let name = addr2line::demangle_auto(name.into(), None).into_owned();
+                    let name = demangled(name);
                     match last {
                         Some(last) => last.function = name,
                         None => found.push(SourcePlace {
@@ -301,7 +301,7 @@ fn open_module(mapping: &Mapping, globals: &mut Vec<Symbol>) -> Result<Module, O
                 globals.push(Symbol {
                     address: symbol.address().wrapping_add(bias),
                     size: symbol.size(),
-                    name: addr2line::demangle_auto(name.into(), None).into_owned(),
+                    name: demangled(name),
                 });
             }
         }
@@ -317,6 +317,15 @@ fn open_module(mapping: &Mapping, globals: &mut Vec<Symbol>) -> Result<Module, O
         loader: Some(loader),
         identity: identity(&file, &content),
     })
+}
+
+/// A C name such as `x` would be taken for a mangled type; only mangled functions and variables are not C.
+fn demangled(name: &str) -> String {
+    if name.starts_with("_Z") || name.starts_with("_R") {
+        addr2line::demangle_auto(name.into(), None).into_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 fn separate_debug_file(file: &object::File) -> Option<PathBuf> {

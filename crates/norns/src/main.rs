@@ -5,12 +5,16 @@
 #![forbid(unsafe_code)]
 
 mod cc;
+mod check;
 mod completions;
+mod detect;
+mod doctor;
 mod exit;
 mod explain;
 mod model;
 mod predict;
 mod record;
+mod replay;
 mod report;
 mod runs;
 mod runtime_library;
@@ -39,8 +43,14 @@ enum Command {
     /// Compile C++ with the project's own compiler, instrumented (the same as norns-c++)
     #[command(name = "c++")]
     Cxx(cc::Arguments),
+    /// Compile if need be, record, predict, replay and report
+    Check(check::Arguments),
     /// Write completions for a shell, or the manual pages
     Completions(completions::Arguments),
+    /// Run a program once under the race detector
+    Detect(detect::Arguments),
+    /// Check that everything is here that Norns needs, and say what to do if not
+    Doctor(doctor::Arguments),
     /// Explain a code, with a program that shows the bug and its repair
     Explain(explain::Arguments),
     /// Write the model of a trace as CSPM
@@ -49,6 +59,8 @@ enum Command {
     Predict(predict::Arguments),
     /// Run a program once and keep its trace
     Record(record::Arguments),
+    /// Make a finding happen again, in the debugger if asked
+    Replay(replay::Arguments),
     /// Write the findings of a run as a page, or for another program
     Report(report::Arguments),
     /// List, find or remove the runs that were kept
@@ -65,11 +77,15 @@ fn main() -> ExitCode {
         None => match Arguments::parse().command {
             Command::Cc(arguments) => cc::run(cc::Language::C, arguments.words),
             Command::Cxx(arguments) => cc::run(cc::Language::Cxx, arguments.words),
+            Command::Check(arguments) => check::run(arguments),
             Command::Completions(arguments) => completions::run(arguments),
+            Command::Detect(arguments) => detect::run(arguments),
+            Command::Doctor(arguments) => doctor::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
             Command::Model(arguments) => model::run(arguments),
             Command::Predict(arguments) => predict::run(arguments),
             Command::Record(arguments) => record::run(arguments),
+            Command::Replay(arguments) => replay::run(arguments),
             Command::Report(arguments) => report::run(arguments),
             Command::Runs(arguments) => runs::run(arguments),
             Command::Show(arguments) => show::run(arguments),

@@ -6,7 +6,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::mode::{Mode, mode};
+use crate::control;
+use crate::mode::{Mode, is_controlled, mode};
 use crate::record;
 use crate::wire::Code;
 use crate::{interpose, real};
@@ -98,6 +99,9 @@ fn allocated(block: *mut c_void, size: usize, pc: usize) {
     if block.is_null() {
         return;
     }
+    if is_controlled() {
+        return control::access::allocated(block as usize, size);
+    }
     if let Some(thread) = recorder() {
         thread.filter.forget(block as usize, size);
         thread.log_within_segment(Code::Allocate, 0, pc, block as usize, [size as u64, 0]);
@@ -108,6 +112,11 @@ fn allocated(block: *mut c_void, size: usize, pc: usize) {
 unsafe fn freed(block: *mut c_void, pc: usize) {
     if block.is_null() {
         return;
+    }
+    if is_controlled() {
+        // SAFETY: as below.
+        let size = unsafe { real_call::malloc_usable_size(block) };
+        return control::access::freeing(block as usize, size, pc);
     }
     if let Some(thread) = recorder() {
         // SAFETY: the program frees the block, so it is one.
@@ -122,7 +131,7 @@ unsafe fn reallocated(
     pc: usize,
     real: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    if recorder().is_none() {
+    if recorder().is_none() && !is_controlled() {
         return real();
     }
     // SAFETY: the program's block, or null.

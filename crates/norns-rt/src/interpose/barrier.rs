@@ -2,7 +2,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::mode::is_off;
+use crate::control;
+use crate::mode::{is_controlled, is_off};
 use crate::operation::Operation;
 use crate::wire::{Code, object};
 use crate::{interpose, real};
@@ -48,6 +49,13 @@ interpose! {
     fn pthread_barrier_wait(barrier: Barrier) -> c_int |pc| {
         if is_off() {
             return real_call::pthread_barrier_wait(barrier);
+        }
+        if is_controlled() {
+            return control::operations::barrier_wait(barrier, pc).unwrap_or_else(|| {
+                control::operations::barrier_watched(barrier, || {
+                    real_call::pthread_barrier_wait(barrier)
+                })
+            });
         }
         let enter = Operation::new(Code::BarrierEnter, object::BARRIER, barrier as usize, pc);
         enter.before();

@@ -6,7 +6,8 @@
 use core::ffi::{c_int, c_void};
 
 use super::mutex::{self, Mutex};
-use crate::mode::is_off;
+use crate::control;
+use crate::mode::{is_controlled, is_off};
 use crate::operation::Operation;
 use crate::wire::{Code, object};
 use crate::{interpose, real};
@@ -89,6 +90,29 @@ pub struct Deadline {
     pub timed_out: c_int,
 }
 
+/// The clock of a timed wait: as given, or that of the condition's attributes.
+unsafe fn clock_of(condition: Condition, given: c_int) -> c_int {
+    const WAITERS_AND_FLAGS: usize = 36;
+    const MONOTONIC: u32 = 2;
+    if given >= 0 {
+        return given;
+    }
+    // SAFETY: as in `kind`.
+    let flags = unsafe {
+        condition
+            .byte_add(WAITERS_AND_FLAGS)
+            .cast::<u32>()
+            .read_volatile()
+    };
+    c_int::from(flags & MONOTONIC != 0)
+}
+
+unsafe fn nanoseconds(time: *const c_void) -> i64 {
+    // SAFETY: a `struct timespec` of the program.
+    let [seconds, rest] = unsafe { time.cast::<[i64; 2]>().read() };
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
 /// One wait, timed or not, which `real` does.
 ///
 /// # Safety
@@ -100,6 +124,24 @@ pub unsafe fn wait(
     pc: usize,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
+    if is_controlled() {
+        let patience = deadline.map(|deadline| {
+            // SAFETY: the caller's word.
+            unsafe {
+                (
+                    clock_of(condition, deadline.clock),
+                    nanoseconds(deadline.until),
+                )
+            }
+        });
+        // SAFETY: the caller's word.
+        let result = unsafe { control::operations::wait(condition, mutex, patience, pc) };
+        match result {
+            Some(ETIMEDOUT) => return deadline.map_or(0, |deadline| deadline.timed_out),
+            Some(result) => return result,
+            None => {}
+        }
+    }
     // SAFETY: the caller's word.
     let (kind, mutex_kind) = unsafe { (kind(condition), mutex::kind(mutex)) };
     let unlock = Operation::new(Code::Unlock, mutex_kind, mutex as usize, pc);

@@ -17,6 +17,8 @@ pub use once::Call;
 
 use core::ffi::c_int;
 
+use crate::control;
+use crate::mode::is_controlled;
 use crate::operation::{Operation, Turn};
 use crate::wire::Code;
 
@@ -38,6 +40,10 @@ fn acquire(
     gives_up_with: c_int,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
+    if is_controlled() {
+        // SAFETY: the object is the one that the program gave to the interposed function.
+        return unsafe { control::operations::acquire(&operation, gives_up_with, real) };
+    }
     let result = match operation.before() {
         Turn::Go => real(),
         Turn::GiveUp => gives_up_with,

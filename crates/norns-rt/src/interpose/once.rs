@@ -5,10 +5,14 @@
 use core::ffi::{c_int, c_void};
 
 use crate::attach;
-use crate::mode::is_off;
+use crate::control;
+use crate::mode::{is_controlled, is_off};
 use crate::operation::Operation;
 use crate::wire::{Code, atomic_detail, object};
 use crate::{interpose, real};
+
+const STORE: u8 = 1;
+const RELEASE: u8 = 3;
 
 type Once = *mut c_void;
 type Initialiser = unsafe extern "C-unwind" fn();
@@ -53,6 +57,22 @@ unsafe extern "C-unwind" fn run() {
 }
 
 unsafe fn with_once(once: Once, initialiser: Initialiser, pc: usize, real: impl Fn(Initialiser)) {
+    if is_controlled() {
+        // SAFETY: the caller's word.
+        match unsafe { control::operations::once_begin(once, |word| word == 2, pc) } {
+            Some(control::operations::Once::Pass) => return,
+            Some(control::operations::Once::Run) => {
+                // SAFETY: what the program gave.
+                unsafe { initialiser() };
+                control::operations::once_end(once, pc, || {
+                    // SAFETY: the word of a once, which the C library sets to 2 when it is done.
+                    unsafe { once.cast::<c_int>().write_volatile(2) };
+                });
+                return;
+            }
+            None => {}
+        }
+    }
     let thread = if is_off() { None } else { attach::current() };
     let Some(thread) = thread else {
         return real(initialiser);
@@ -86,6 +106,13 @@ interpose! {
     }
 
     fn __cxa_guard_acquire(guard: *mut u8) -> c_int |pc| {
+        if is_controlled() {
+            match control::operations::once_begin(guard.cast(), |word| word & 0xff != 0, pc) {
+                Some(control::operations::Once::Pass) => return 0,
+                Some(control::operations::Once::Run) => return 1,
+                None => {}
+            }
+        }
         let operation = Operation::new(Code::OncePass, object::ONCE, guard as usize, pc);
         operation.before();
         let must_initialise = real_call::__cxa_guard_acquire(guard);
@@ -99,12 +126,17 @@ interpose! {
     }
 
     fn __cxa_guard_release(guard: *mut u8) |pc| {
+        if is_controlled() && control::is_replaying() {
+            control::operations::once_end(guard.cast(), pc, || ());
+            control::access::atomic(STORE, guard as usize, 1, c_int::from(RELEASE), 0, pc, || {
+                (real_call::__cxa_guard_release(guard), true)
+            });
+            return;
+        }
         let end = Operation::new(Code::OnceEnd, object::ONCE, guard as usize, pc);
         end.before();
         end.after(Code::OnceEnd);
         // Compiled code looks at the first byte, with an acquire load, before it calls us.
-        const STORE: u8 = 1;
-        const RELEASE: u8 = 3;
         Operation::new(Code::Atomic, atomic_detail(0, STORE, RELEASE), guard as usize, pc)
             .after(Code::Atomic);
         real_call::__cxa_guard_release(guard);

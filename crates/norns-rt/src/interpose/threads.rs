@@ -7,7 +7,8 @@
 use core::ffi::{c_int, c_void};
 
 use super::acquire;
-use crate::mode::{Mode, mode};
+use crate::control;
+use crate::mode::{Mode, is_controlled, mode};
 use crate::operation::Operation;
 use crate::record::{self, handles};
 use crate::thread::{self, Thread};
@@ -124,10 +125,16 @@ pub unsafe fn create(
     child.start = start;
     child.argument = argument;
     child.stack_size = attributes.stack_size;
+    if is_controlled() {
+        control::threads::prepare(child, attributes.detached);
+    }
     let operation = Operation::new(Code::Fork, 0, number as usize, pc);
     operation.before();
     // From here on the block is the new thread's.
     let result = with_block(block.cast());
+    if result != 0 && is_controlled() {
+        control::threads::not_created(number);
+    }
     operation.after(Code::Fork);
     if result == 0 {
         parent.children += 1;
@@ -179,6 +186,9 @@ pub unsafe fn detach(handle: usize, pc: usize, real: impl FnOnce() -> c_int) -> 
     {
         Operation::new(Code::Detach, 0, number as usize, pc).after(Code::Detach);
         handles::detached(handle, number);
+        if is_controlled() {
+            control::threads::detached(number);
+        }
     }
     result
 }

@@ -171,6 +171,7 @@ pub fn understand<S: AsRef<OsStr>>(words: &[S]) -> CommandLine {
     };
     let mut language: Option<Vec<u8>> = None;
     let mut only_inputs = false;
+    let mut only_headers = true;
     let mut words = words.iter().map(|word| word.as_ref());
     while let Some(word) = words.next() {
         let bytes = word.as_bytes();
@@ -179,6 +180,7 @@ pub fn understand<S: AsRef<OsStr>>(words: &[S]) -> CommandLine {
                 continue;
             }
             line.has_input = true;
+            only_headers &= is_header(Path::new(word), language.as_deref());
             line.compiles |= is_source(Path::new(word), language.as_deref());
             continue;
         }
@@ -221,6 +223,10 @@ pub fn understand<S: AsRef<OsStr>>(words: &[S]) -> CommandLine {
             _ if text.starts_with("-g") => line.note_debug_option(&text[2..]),
             _ => {}
         }
+    }
+    // A header is precompiled, and nothing linked.
+    if line.has_input && only_headers && line.goal == Goal::Link {
+        line.goal = Goal::Compile;
     }
     line
 }
@@ -299,6 +305,21 @@ fn is_source(path: &Path, language: Option<&[u8]>) -> bool {
             | "bc"
             | "ll"
     )
+}
+
+fn is_header(path: &Path, language: Option<&[u8]>) -> bool {
+    match language {
+        Some(language) => language.ends_with(b"-header"),
+        None => {
+            let extension = path.extension().and_then(OsStr::to_str);
+            extension.is_some_and(|name| {
+                matches!(
+                    name,
+                    "h" | "H" | "hh" | "hp" | "hpp" | "hxx" | "h++" | "HPP" | "tcc"
+                )
+            })
+        }
+    }
 }
 
 /// Is this an option that the wrapper leaves out?
@@ -413,7 +434,9 @@ mod tests {
         check("-v", Goal::Link, false, false);
         check("-Wl,--version", Goal::Link, false, false);
         check("-c -- -odd.c", Goal::Compile, true, true);
-        check("-x c-header a.h -o a.h.gch", Goal::Link, true, true);
+        check("-x c-header a.h -o a.h.gch", Goal::Compile, true, true);
+        check("a.hpp", Goal::Compile, true, true);
+        check("a.h b.c", Goal::Link, true, true);
     }
 
     #[test]

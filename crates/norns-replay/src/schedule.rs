@@ -1,0 +1,242 @@
+//! From a witness to the schedule that the runtime enforces.
+//!
+//! Synchronisation and atomic operations become steps, in the witness's order. Plain accesses
+//! are left out, as in section 5.4 of Carril's dissertation, except the two of a race, before
+//! which their threads are held, and with `Accesses::Ordered` those that the witness orders
+//! while its synchronisation does not: they can decide which way the program goes.
+//!
+//! What main did before it created the first thread is not a step: the runtime tells it in
+//! the trace only as the state in which recording began.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use norns_model::{Bug, Witness};
+use norns_trace::schedule::{HEADER, Hold, Record, Step, What};
+use norns_trace::wire::Code;
+use norns_trace::{AtomicKind, EventIndex, Op, ThreadId, Trace};
+
+/// What becomes of plain accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accesses {
+    Free,
+    /// Conflicting accesses of different threads keep the order of the witness.
+    Ordered,
+}
+
+/// The schedule of a witness.
+pub fn of_witness(trace: &Trace, witness: &Witness, accesses: Accesses) -> String {
+    let mut writer = Writer::new(trace);
+    let ordered = match accesses {
+        Accesses::Free => BTreeSet::new(),
+        Accesses::Ordered => unordered_conflicts(trace, &witness.schedule),
+    };
+    for &event in &witness.schedule {
+        writer.event(event, ordered.contains(&event));
+    }
+    if let Bug::Race { first, second } = witness.bug {
+        writer.hold(first);
+        writer.hold(second);
+    }
+    writer.text
+}
+
+/// The schedule that the recorded run itself followed.
+pub fn of_recording(trace: &Trace) -> String {
+    let mut writer = Writer::new(trace);
+    for index in 0..trace.events.len() {
+        writer.event(EventIndex::from_index(index), false);
+    }
+    writer.text
+}
+
+struct Writer<'a> {
+    trace: &'a Trace,
+    text: String,
+    points: Vec<u32>,
+    // threads of which main-like beginnings are skipped until their first fork
+    waiting_for_fork: Vec<bool>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(trace: &'a Trace) -> Self {
+        let mut text = format!("{HEADER}\n");
+        for thread in &trace.threads {
+            line(&mut text, Record::Thread(&thread.name));
+        }
+        let mut waiting_for_fork = vec![false; trace.threads.len()];
+        if let Some(main) = trace.threads.iter().position(|thread| thread.name == "T0") {
+            waiting_for_fork[main] = true;
+        }
+        Self {
+            trace,
+            text,
+            points: vec![0; trace.threads.len()],
+            waiting_for_fork,
+        }
+    }
+
+    fn event(&mut self, index: EventIndex, ordered: bool) {
+        let event = self.trace.events[index.index()];
+        let thread = event.thread.index();
+        if self.waiting_for_fork[thread] {
+            if !matches!(event.op, Op::Fork(_)) {
+                return;
+            }
+            self.waiting_for_fork[thread] = false;
+        }
+        let (what, address) = match event.op {
+            Op::Read(access) if ordered => (
+                What::Access {
+                    size: access.size,
+                    write: false,
+                },
+                access.address,
+            ),
+            Op::Write(access) | Op::Free(access) if ordered => (
+                What::Access {
+                    size: access.size,
+                    write: true,
+                },
+                access.address,
+            ),
+            op => match point(self.trace, op) {
+                Some(point) => {
+                    self.points[thread] += 1;
+                    point
+                }
+                None => return,
+            },
+        };
+        let step = Step {
+            thread: event.thread.0,
+            what,
+            address,
+            pc: self.trace.place(event.place).pc,
+            event: index.0,
+        };
+        line(&mut self.text, Record::Step(step));
+    }
+
+    fn hold(&mut self, index: EventIndex) {
+        let event = self.trace.events[index.index()];
+        let (address, size, write) = match event.op {
+            Op::Read(access) => (access.address, access.size, false),
+            Op::Write(access) | Op::Free(access) => (access.address, access.size, true),
+            Op::Atomic {
+                address,
+                size,
+                kind,
+                ..
+            } => {
+                let reads = matches!(kind, AtomicKind::Load | AtomicKind::FailedExchange);
+                (address, u32::from(size), !reads)
+            }
+            _ => return,
+        };
+        let hold = Hold {
+            thread: event.thread.0,
+            points: self.points[event.thread.index()],
+            write,
+            address,
+            size,
+            pc: self.trace.place(event.place).pc,
+            event: index.0,
+        };
+        line(&mut self.text, Record::Hold(hold));
+    }
+}
+
+fn line(text: &mut String, record: Record) {
+    writeln!(text, "{record}").expect("writing to a string cannot fail");
+}
+
+/// The step of an operation, and the address that it works on.
+fn point(trace: &Trace, op: Op) -> Option<(What, u64)> {
+    let other = |thread: ThreadId| u64::from(thread.0);
+    let object = op.object().map_or(0, |id| trace.object(id).address);
+    let (code, address) = match op {
+        Op::Start => (Code::Start, 0),
+        Op::End => (Code::End, 0),
+        Op::Fork(thread) => (Code::Fork, other(thread)),
+        Op::Join(thread) => (Code::Join, other(thread)),
+        Op::FailedJoin(thread) => (Code::FailedJoin, other(thread)),
+        Op::Lock(_) => (Code::Lock, object),
+        Op::FailedLock(_) => (Code::FailedLock, object),
+        Op::ReadLock(_) => (Code::ReadLock, object),
+        Op::FailedReadLock(_) => (Code::FailedReadLock, object),
+        Op::Unlock(_) => (Code::Unlock, object),
+        Op::OnceBegin(_) => (Code::OnceBegin, object),
+        Op::OnceEnd(_) => (Code::OnceEnd, object),
+        Op::OncePass(_) => (Code::OncePass, object),
+        Op::Wait(_) => (Code::Wait, object),
+        Op::FailedWait(_) => (Code::FailedWait, object),
+        Op::Signal(_) => (Code::Signal, object),
+        Op::Broadcast(_) => (Code::Broadcast, object),
+        Op::BarrierEnter(_) => (Code::BarrierEnter, object),
+        Op::BarrierExit(_) => (Code::BarrierExit, object),
+        Op::SemWait(_) => (Code::SemWait, object),
+        Op::FailedSemWait(_) => (Code::FailedSemWait, object),
+        Op::SemPost(_) => (Code::SemPost, object),
+        Op::Atomic { address, kind, .. } => {
+            let kind = match kind {
+                AtomicKind::Load => 0,
+                AtomicKind::Store => 1,
+                AtomicKind::ReadModifyWrite => 2,
+                AtomicKind::FailedExchange => 3,
+            };
+            return Some((What::Atomic(kind), address));
+        }
+        Op::Detach(_)
+        | Op::BarrierInit { .. }
+        | Op::SemInit { .. }
+        | Op::Fence(_)
+        | Op::Read(_)
+        | Op::Write(_)
+        | Op::Allocate(_)
+        | Op::Free(_)
+        | Op::Enter
+        | Op::Leave
+        | Op::Custom(_) => return None,
+    };
+    Some((What::Point(code as u8), address))
+}
+
+/// The accesses of a schedule that conflict with one of another thread, with no synchronisation
+/// step of either thread between them that could order them: those whose order only the
+/// witness fixes. Accesses to bytes that only one thread of the schedule touches drop out.
+fn unordered_conflicts(trace: &Trace, schedule: &[EventIndex]) -> BTreeSet<EventIndex> {
+    const GRANULE: u64 = 8;
+    const MOST: usize = 4096;
+    // The last accesses to eight bytes: who, whether it wrote, and the accessor's event.
+    let mut last: BTreeMap<u64, Vec<(ThreadId, bool, EventIndex)>> = BTreeMap::new();
+    let mut found = BTreeSet::new();
+    for &index in schedule {
+        let event = trace.events[index.index()];
+        let Some((access, write)) = event.op.plain_access() else {
+            continue;
+        };
+        let first = access.address / GRANULE;
+        let end = (access.address + u64::from(access.size)).div_ceil(GRANULE);
+        for granule in first..end.min(first + 16) {
+            let known = last.entry(granule).or_default();
+            for &(thread, wrote, earlier) in known.iter() {
+                let (other, _) = trace.events[earlier.index()]
+                    .op
+                    .plain_access()
+                    .expect("only plain accesses are kept");
+                let conflicts = thread != event.thread && (write || wrote);
+                if conflicts && other.overlaps(access) && found.len() < MOST {
+                    found.insert(earlier);
+                    found.insert(index);
+                }
+            }
+            if write {
+                known.clear();
+            }
+            known.retain(|(thread, _, _)| *thread != event.thread);
+            known.push((event.thread, write, index));
+        }
+    }
+    found
+}

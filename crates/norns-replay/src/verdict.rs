@@ -1,0 +1,233 @@
+//! Replaying a witness and judging what was seen.
+//!
+//! A confirmation is never inferred: a race is confirmed by both accesses being next at one
+//! moment, or by the detector's report of the same two places in that run; a deadlock by the
+//! cycle, or by the state without a running thread, that the runtime saw. Everything else is
+//! something else.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use norns_model::{Bug, Witness};
+use norns_trace::{EventIndex, Trace};
+
+use crate::process::{Ended, Error, Limits, Mode, Output, Program, Run};
+use crate::report::{Race, Report};
+use crate::schedule::{self, Accesses};
+
+/// What the replay of a witness showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Confirmed(Proof),
+    /// A thread waits in a loop for what the other writes: the accesses are in order.
+    OrderedBySpinLoop {
+        pc: u64,
+    },
+    NoBug,
+    Infeasible {
+        /// The event of the trace that could not be done, where that is known.
+        event: Option<EventIndex>,
+        /// How many steps of the witness had been done.
+        steps: usize,
+        why: String,
+    },
+    TimedOut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Two threads stopped with both accesses next.
+    BothHeld,
+    /// The detector's report of the same two places.
+    Detector,
+    /// A cycle of threads, each waiting for a lock that the next one has.
+    Cycle,
+    /// No thread of the program can go on.
+    NobodyRuns,
+}
+
+impl Proof {
+    pub fn describe(self) -> &'static str {
+        match self {
+            Proof::BothHeld => "both threads were stopped with their accesses next",
+            Proof::Detector => "the race detector saw both accesses, unordered, in one run",
+            Proof::Cycle => "the runtime saw the cycle of waiting threads",
+            Proof::NobodyRuns => "the runtime saw that no thread can go on",
+        }
+    }
+}
+
+/// One replay: what was seen, and what it means for the witness.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    pub outcome: Outcome,
+    pub report: Report,
+    pub ended: Ended,
+}
+
+/// Runs a program again and again, in a folder of its own for schedules and reports.
+pub struct Replayer<'a> {
+    pub program: &'a Program,
+    pub trace: &'a Trace,
+    pub folder: PathBuf,
+    pub limits: Limits,
+}
+
+impl Replayer<'_> {
+    /// Runs the program under a schedule.
+    pub fn run(&self, schedule: &str, name: &str, mode: Mode) -> Result<(Report, Ended), Error> {
+        let schedule_path = self.folder.join(format!("{name}.schedule"));
+        fs::write(&schedule_path, schedule).map_err(Error::file("write", &schedule_path))?;
+        let report_path = self.folder.join(format!("{name}.report"));
+        remove(&report_path)?;
+        let run = Run {
+            program: self.program,
+            mode,
+            limits: self.limits,
+            variables: vec![
+                ("NORNS_SCHEDULE", schedule_path.into_os_string()),
+                ("NORNS_REPORT", OsString::from(&report_path)),
+            ],
+            output: Output::Nowhere,
+            keep_input: None,
+        };
+        let ended = run.run()?;
+        let text = fs::read(&report_path).unwrap_or_default();
+        Ok((Report::parse(&String::from_utf8_lossy(&text)), ended))
+    }
+
+    /// Runs the recorded schedule itself.
+    pub fn replay_recording(&self) -> Result<(Report, Ended), Error> {
+        let schedule = schedule::of_recording(self.trace);
+        self.run(&schedule, "recording", Mode::ReplayDetect)
+    }
+
+    pub fn replay(
+        &self,
+        witness: &Witness,
+        name: &str,
+        accesses: Accesses,
+    ) -> Result<Replay, Error> {
+        let schedule = schedule::of_witness(self.trace, witness, accesses);
+        let (report, ended) = self.run(&schedule, name, Mode::ReplayDetect)?;
+        let outcome = self.judge(witness, &report, &ended);
+        Ok(Replay {
+            outcome,
+            report,
+            ended,
+        })
+    }
+
+    fn judge(&self, witness: &Witness, report: &Report, ended: &Ended) -> Outcome {
+        if let Some(spin) = &report.spin
+            && matches!(witness.bug, Bug::Race { .. })
+        {
+            return Outcome::OrderedBySpinLoop { pc: spin.pc };
+        }
+        match &witness.bug {
+            Bug::Race { first, second } => {
+                if report.held.is_some() {
+                    return Outcome::Confirmed(Proof::BothHeld);
+                }
+                if report
+                    .races
+                    .iter()
+                    .any(|race| self.is_this_race(race, *first, *second))
+                {
+                    return Outcome::Confirmed(Proof::Detector);
+                }
+            }
+            Bug::LockDeadlock { .. } | Bug::Stuck { .. } => {
+                if let Some(deadlock) = &report.deadlock {
+                    return Outcome::Confirmed(if deadlock.is_cycle {
+                        Proof::Cycle
+                    } else {
+                        Proof::NobodyRuns
+                    });
+                }
+            }
+        }
+        if let Some(diverged) = &report.diverged {
+            return Outcome::Infeasible {
+                event: Some(EventIndex(diverged.expected_event)),
+                steps: diverged.step,
+                why: self.explain(diverged),
+            };
+        }
+        match ended {
+            Ended::TimedOut | Ended::OutOfMemory | Ended::Hung => Outcome::TimedOut,
+            _ if report.followed => Outcome::NoBug,
+            _ => Outcome::Infeasible {
+                event: None,
+                steps: 0,
+                why: format!(
+                    "the program {} before the schedule was done",
+                    ended.describe()
+                ),
+            },
+        }
+    }
+
+    /// Whether the detector's race is at the two places of the prediction.
+    fn is_this_race(&self, race: &Race, first: EventIndex, second: EventIndex) -> bool {
+        let pc = |event: EventIndex| {
+            let event = self.trace.events[event.index()];
+            self.trace.place(event.place).pc
+        };
+        let predicted = [pc(first), pc(second)];
+        let seen = [race.earlier.pc, race.later.pc];
+        seen == predicted || seen == [predicted[1], predicted[0]]
+    }
+
+    /// Why a run did not follow its schedule, in a sentence.
+    pub fn explain_run(&self, report: &Report, ended: &Ended) -> String {
+        match &report.diverged {
+            Some(diverged) => self.explain(diverged),
+            None => format!("the program {}", ended.describe()),
+        }
+    }
+
+    fn explain(&self, diverged: &crate::report::Diverged) -> String {
+        let place = |pc: u64| {
+            let places = self.trace.places.iter();
+            let place = places.filter(|place| place.pc == pc).find_map(|place| {
+                let frame = place.frames.first()?;
+                Some(format!("{}:{}", base_name(&frame.file), frame.line))
+            });
+            place.unwrap_or_else(|| format!("{pc:#x}"))
+        };
+        let did = norns_trace::wire::Code::from_byte(diverged.code)
+            .map_or("went on".to_string(), |code| format!("did {code:?}"));
+        let expected = self
+            .trace
+            .events
+            .get(diverged.expected_event as usize)
+            .map_or(String::new(), |event| {
+                let pc = self.trace.place(event.place).pc;
+                format!("{:?} at {}", event.op, place(pc))
+            });
+        let at = if diverged.pc == 0 {
+            String::new()
+        } else {
+            format!(" at {}", place(diverged.pc))
+        };
+        format!(
+            "{} {did}{at} where the schedule expected {} to do {expected}: {}",
+            diverged.thread, diverged.expected_thread, diverged.why
+        )
+    }
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::file("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}

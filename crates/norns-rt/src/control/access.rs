@@ -1,0 +1,218 @@
+//! Memory accesses and atomic operations in replay and detect mode.
+
+use core::fmt::Write;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::output::Line;
+use super::thread::{ControlThread, Operation};
+use super::{MONITOR, enter, is_replaying, with_clocks};
+use crate::detect::{AtomicEffect, Kind, Order, Race};
+use crate::wire::Code;
+
+/// Program counters at which a replay must look closer, as a small hash set without misses: a
+/// place that is not watched may still be looked at.
+static WATCHED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+fn bit(pc: usize) -> (usize, u64) {
+    let hash = pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+    (hash >> 6, 1 << (hash & 63))
+}
+
+pub fn watch_schedule() {
+    MONITOR.lock().for_each_access_pc(|pc| {
+        let (word, bit) = bit(pc);
+        WATCHED[word].fetch_or(bit, Ordering::Relaxed);
+    });
+}
+
+#[inline]
+fn is_watched(pc: usize) -> bool {
+    let (word, bit) = bit(pc);
+    WATCHED[word].load(Ordering::Relaxed) & bit != 0
+}
+
+/// A plain read or write is about to happen.
+#[inline]
+pub fn access(address: usize, size: usize, write: bool, pc: usize) {
+    let Some(inside) = enter() else { return };
+    let me = &mut *inside.me;
+    // SAFETY: the block of the running thread.
+    if unsafe { me.runtime.as_ref() }.is_some_and(|runtime| runtime.ignored != 0) {
+        return;
+    }
+    if is_replaying() {
+        if write {
+            me.spin.other();
+        } else {
+            me.spin.read(pc, address);
+        }
+        if is_watched(pc) || me.pending_access != 0 {
+            MONITOR.lock().before_access(me, address, size, write, pc);
+        }
+    }
+    let kind = if write { Kind::Write } else { Kind::Read };
+    watch(me, address, size, kind, pc);
+}
+
+#[inline]
+fn watch(me: &mut ControlThread, address: usize, size: usize, kind: Kind, pc: usize) {
+    let path = &raw const *me;
+    with_clocks(me, |detector, thread| {
+        detector.access(thread, address, size, kind, pc, |race| {
+            // SAFETY: `tell_race` reads only what the detector does not change: path and stack.
+            tell_race(&race, unsafe { &*path }, false);
+        });
+    });
+}
+
+/// A block is about to be freed.
+pub fn freeing(address: usize, size: usize, pc: usize) {
+    if address == 0 {
+        return;
+    }
+    let Some(inside) = enter() else { return };
+    let me = &mut *inside.me;
+    if is_replaying() && (is_watched(pc) || me.pending_access != 0) {
+        MONITOR
+            .lock()
+            .before_access(me, address, size.max(1), true, pc);
+    }
+    let path = &raw const *me;
+    with_clocks(me, |detector, thread| {
+        detector.free(thread, address, size, pc, |race| {
+            // SAFETY: as in `watch`.
+            tell_race(&race, unsafe { &*path }, true);
+        });
+    });
+}
+
+/// A block, mapping or stack came into use.
+pub fn allocated(address: usize, size: usize) {
+    if let Some(detector) = super::detector() {
+        detector.forget_memory(address, size);
+    }
+}
+
+/// Pairs of places that were told already, by hash; a full set tells again.
+static TOLD: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
+
+fn is_new(race: &Race) -> bool {
+    let key = (race.earlier.pc as u64)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(race.later.pc as u64)
+        .wrapping_mul(0xd6e8_feb8_6659_fd93)
+        | 1;
+    let mut index = (key >> 52) as usize;
+    for _ in 0..64 {
+        let slot = &TOLD[index & 4095];
+        match slot.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(seen) if seen == key => return false,
+            Err(_) => index += 1,
+        }
+    }
+    true
+}
+
+/// Not inlined: the line needs a page of stack.
+#[cold]
+#[inline(never)]
+fn tell_race(race: &Race, me: &ControlThread, frees: bool) {
+    if !is_new(race) {
+        return;
+    }
+    let word = |kind| match kind {
+        Kind::Read => "r",
+        Kind::Write => "w",
+        Kind::AtomicRead => "ar",
+        Kind::AtomicWrite => "aw",
+    };
+    let mut line = Line::new();
+    let _ = write!(line, "race {:x} ", race.address);
+    match race.earlier.thread {
+        Some(name) => super::threads::write_path(&mut line, name.0),
+        None => line.write_str("?").unwrap_or(()),
+    }
+    let _ = write!(
+        line,
+        " {} {} {:x} {} {} {} {:x} stack",
+        word(race.earlier.kind),
+        race.earlier.size,
+        race.earlier.pc,
+        me.path.as_str(),
+        if frees { "f" } else { word(race.later.kind) },
+        race.later.size,
+        race.later.pc
+    );
+    super::write_stack(&mut line, me);
+    line.send();
+}
+
+const LOAD: u8 = 0;
+const STORE: u8 = 1;
+
+/// Does an atomic operation; `operate` does the real one and says whether it wrote (false only
+/// for a compare-exchange that failed). `kind` is as in `wire::atomic_detail`, `failure` the order
+/// of a failed one. Of size 0, it orders as an operation on this address would, but accesses
+/// nothing.
+pub fn atomic<R>(
+    kind: u8,
+    address: usize,
+    size: usize,
+    order: i32,
+    failure: i32,
+    pc: usize,
+    operate: impl FnOnce() -> (R, bool),
+) -> R {
+    let Some(inside) = enter() else {
+        return operate().0;
+    };
+    let me = &mut *inside.me;
+    let writes = kind != LOAD;
+    let mut guard = is_replaying().then(|| {
+        let mut guard = MONITOR.lock();
+        if is_watched(pc) {
+            guard.before_access(me, address, size, writes, pc);
+        }
+        let operation = Operation {
+            code: Code::Atomic,
+            atomic: kind,
+            may_fail: kind > STORE,
+            address,
+            pc,
+        };
+        guard.take_turn(me, operation);
+        guard
+    });
+    let result;
+    let succeeded;
+    if let Some(detector) = super::detector()
+        && me.detect.is_some()
+    {
+        let var = detector.atomic_begin(address);
+        (result, succeeded) = operate();
+        let (access, effect, order) = match kind {
+            LOAD => (Kind::AtomicRead, AtomicEffect::Load, order),
+            STORE => (Kind::AtomicWrite, AtomicEffect::Store, order),
+            _ if succeeded => (Kind::AtomicWrite, AtomicEffect::ReadModifyWrite, order),
+            _ => (Kind::AtomicRead, AtomicEffect::Load, failure),
+        };
+        let mut race_found = None;
+        if let Some(thread) = me.detect.as_mut() {
+            // The access belongs to the time before the operation: what it releases covers it.
+            detector.access(thread, address, size, access, pc, |race| {
+                race_found = Some(race);
+            });
+            detector.atomic_end(thread, var, effect, Order::from_abi(order));
+        }
+        if let Some(race) = race_found {
+            tell_race(&race, me, false);
+        }
+    } else {
+        (result, succeeded) = operate();
+    }
+    if let Some(guard) = &mut guard {
+        guard.finish_atomic(me, address, pc, succeeded);
+    }
+    result
+}

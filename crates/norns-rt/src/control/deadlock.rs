@@ -1,0 +1,119 @@
+//! Who waits for whom: cycles of lock holders, and the state in which nobody runs.
+//!
+//! Both are facts at the moment of asking: the monitor's lock is held, a blocked thread is one
+//! whose last attempt failed and whose object has not changed since, and a lock is in the list of
+//! its holder from after it was got to before it is given back. Threads whose wait ends by a
+//! time-out take part in neither.
+
+use super::monitor::State;
+use super::output::{Line, tell};
+use super::thread::{Activity, ControlThread};
+use crate::wire::Code;
+use core::fmt::Write;
+
+const LONGEST: usize = 256;
+
+fn blocked_on_lock(thread: &ControlThread) -> Option<usize> {
+    match thread.activity {
+        Activity::Blocked {
+            operation,
+            timed: false,
+        } if matches!(operation.code, Code::Lock | Code::ReadLock) => Some(operation.address),
+        _ => None,
+    }
+}
+
+/// Whether `me` waits for a lock whose holder waits, and so on, back to `me`.
+pub fn find_cycle(state: &State, me: &ControlThread) -> bool {
+    let mut path = [0u32; LONGEST];
+    search(state, me.number, me, &mut path, 0).is_some()
+}
+
+/// Depth-first over holders; on success `path` has the numbers of the threads of the cycle.
+fn search(
+    state: &State,
+    goal: u32,
+    thread: &ControlThread,
+    path: &mut [u32; LONGEST],
+    depth: usize,
+) -> Option<usize> {
+    let object = blocked_on_lock(thread)?;
+    if depth == LONGEST || path[..depth].contains(&thread.number) {
+        return None;
+    }
+    path[depth] = thread.number;
+    for holder in state.threads() {
+        if !holder.held().iter().any(|held| held.address == object) {
+            continue;
+        }
+        if holder.number == goal {
+            return Some(depth + 1);
+        }
+        if let Some(length) = search(state, goal, holder, path, depth + 1) {
+            return Some(length);
+        }
+    }
+    None
+}
+
+/// Whether every thread of the program is ended or waits, without a time-out, for another.
+pub fn all_blocked(state: &State) -> bool {
+    state.threads().all(|thread| {
+        matches!(
+            thread.activity,
+            Activity::Ended | Activity::Blocked { timed: false, .. }
+        )
+    })
+}
+
+pub fn tell_cycle(state: &State, me: &ControlThread) {
+    let mut path = [0u32; LONGEST];
+    let length = search(state, me.number, me, &mut path, 0).unwrap_or(0);
+    tell!("deadlock cycle {length}");
+    for number in &path[..length] {
+        if let Some(thread) = state.threads().find(|thread| thread.number == *number) {
+            tell_thread(state, thread);
+        }
+    }
+    tell!("deadlock end");
+}
+
+pub fn tell_stuck(state: &State) {
+    let blocked = || {
+        state
+            .threads()
+            .filter(|thread| matches!(thread.activity, Activity::Blocked { .. }))
+    };
+    tell!("deadlock stuck {}", blocked().count());
+    blocked().for_each(|thread| tell_thread(state, thread));
+    tell!("deadlock end");
+}
+
+fn tell_thread(state: &State, thread: &ControlThread) {
+    let Activity::Blocked { operation, .. } = thread.activity else {
+        return;
+    };
+    let mut line = Line::new();
+    let _ = write!(
+        line,
+        "waits {} {} {:x} {:x} stack",
+        thread.path.as_str(),
+        operation.code as u8,
+        operation.address,
+        operation.pc
+    );
+    super::write_stack(&mut line, thread);
+    line.send();
+    for holder in state.threads() {
+        for held in holder.held() {
+            if held.address == operation.address {
+                tell!(
+                    "held-by {} {:x} {:x}",
+                    holder.path.as_str(),
+                    held.address,
+                    held.pc
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Waiting without the C library: raw futexes, and the lock of the monitor.
+//!
+//! Nothing here is visible to a race detector: it watches the program's operations, not these.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sys;
+
+const WAIT_PRIVATE: usize = 128;
+const WAKE_PRIVATE: usize = 129;
+const CLOCK_GETTIME: usize = 228;
+
+#[repr(C)]
+struct Timespec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+/// Nanoseconds of a clock of the kernel; 0 is the time of day, 1 the monotonic clock.
+pub fn now(clock: i32) -> i64 {
+    let mut time = Timespec {
+        seconds: 0,
+        nanoseconds: 0,
+    };
+    // SAFETY: the kernel writes 16 bytes to `time`.
+    unsafe { sys::call(CLOCK_GETTIME, clock as usize, &raw mut time as usize, 0) };
+    time.seconds * 1_000_000_000 + time.nanoseconds
+}
+
+/// Sleeps while the word has this value, at most so many nanoseconds.
+pub fn wait(word: &AtomicU32, value: u32, nanoseconds: Option<i64>) {
+    let time = nanoseconds.map(|n| Timespec {
+        seconds: n.max(0) / 1_000_000_000,
+        nanoseconds: n.max(0) % 1_000_000_000,
+    });
+    let time = time.as_ref().map_or(0, |time| &raw const *time as usize);
+    // SAFETY: the kernel reads the word and the time, both alive until the call returns.
+    unsafe {
+        sys::call6(
+            sys::FUTEX,
+            word.as_ptr() as usize,
+            WAIT_PRIVATE,
+            value as usize,
+            time,
+            0,
+            0,
+        )
+    };
+}
+
+pub fn wake(word: &AtomicU32, count: usize) {
+    // SAFETY: the kernel only looks for sleepers at this address.
+    unsafe { sys::call(sys::FUTEX, word.as_ptr() as usize, WAKE_PRIVATE, count) };
+}
+
+/// A mutual exclusion of three states: 0 open, 1 taken, 2 taken and perhaps waited for.
+pub struct FutexLock {
+    word: AtomicU32,
+}
+
+impl FutexLock {
+    pub const fn new() -> Self {
+        Self {
+            word: AtomicU32::new(0),
+        }
+    }
+
+    pub fn lock(&self) {
+        if self
+            .word
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            while self.word.swap(2, Ordering::Acquire) != 0 {
+                wait(&self.word, 2, None);
+            }
+        }
+    }
+
+    pub fn unlock(&self) {
+        if self.word.swap(0, Ordering::Release) == 2 {
+            wake(&self.word, 1);
+        }
+    }
+
+    /// In the child process after a fork, which has one thread.
+    pub fn reset(&self) {
+        self.word.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,816 @@
+//! The monitor: whose turn it is, who is blocked on what, and when nobody can go on.
+//!
+//! In replay every synchronisation operation runs under one lock and never blocks inside the C
+//! library: a blocking operation is tried, and if it cannot be had the thread sleeps here until
+//! another thread's operation may have changed that. So at every moment the monitor knows exactly
+//! which thread waits for what, and a deadlock is a fact, not a time-out (the idea of Fray's
+//! shadow locking). The enforcement itself is Figure 4.15 of Carril's dissertation.
+//!
+//! Before the first thread is created, and after the last step of the schedule, the program
+//! runs free. What the runtime cannot see: threads made without pthreads, objects shared with
+//! other processes, and posts from signal handlers that interrupt the monitor; sleepers look again
+//! every `LOOK_AGAIN` for their sake.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering;
+
+use super::deadlock;
+use super::emulated::{Barriers, Onces};
+use super::futex::{self, FutexLock};
+use super::output::tell;
+use super::thread::{Activity, ControlThread, Operation};
+use crate::schedule::{Hold, Record, Step, What};
+use crate::sys;
+use crate::wire::Code;
+
+const MOST_THREADS: usize = 1 << 15;
+const MOST_SCHEDULED: usize = 1 << 12;
+const LOOK_AGAIN: i64 = 100_000_000;
+const HELD_FOR: i64 = 1_500_000_000;
+const SPINS_FOR: i64 = 60_000_000;
+
+/// Exit statuses of a process that the runtime ends itself.
+pub const EXIT_DIVERGED: i32 = 81;
+pub const EXIT_DEADLOCK: i32 = 82;
+pub const EXIT_HELD: i32 = 83;
+
+pub struct Monitor {
+    lock: FutexLock,
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: `State` is reached only through a `Guard`, which holds the lock.
+unsafe impl Sync for Monitor {}
+
+pub struct State {
+    pub threads: [*mut ControlThread; MOST_THREADS],
+    pub thread_count: usize,
+    steps: *const Step,
+    step_count: usize,
+    cursor: usize,
+    /// Names of the threads of the schedule, as text in its file.
+    names: [(*const u8, usize); MOST_SCHEDULED],
+    name_count: usize,
+    holds: [Option<Hold>; 2],
+    hold_state: [HoldState; 2],
+    /// The two accesses were both next at one moment.
+    seen_both: bool,
+    /// A thread was created: from here on operations are points.
+    pub started: bool,
+    condition_order: u64,
+    /// Raised by every operation that may let a blocked thread go on.
+    pub progress: u64,
+    pub stop_at_bug: bool,
+    pub barriers: Barriers,
+    pub onces: Onces,
+}
+
+#[derive(Clone, Copy)]
+struct HoldState {
+    thread: *mut ControlThread,
+    address: usize,
+    size: usize,
+    write: bool,
+    pc: usize,
+    over: bool,
+}
+
+const NO_HOLD: HoldState = HoldState {
+    thread: core::ptr::null_mut(),
+    address: 0,
+    size: 0,
+    write: false,
+    pc: 0,
+    over: false,
+};
+
+/// The monitor, locked.
+pub struct Guard {
+    monitor: &'static Monitor,
+}
+
+impl core::ops::Deref for Guard {
+    type Target = State;
+    fn deref(&self) -> &State {
+        // SAFETY: the lock is held as long as the guard lives.
+        unsafe { &*self.monitor.state.get() }
+    }
+}
+
+impl core::ops::DerefMut for Guard {
+    fn deref_mut(&mut self) -> &mut State {
+        // SAFETY: as above.
+        unsafe { &mut *self.monitor.state.get() }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.monitor.lock.unlock();
+    }
+}
+
+/// How an operation goes on when its turn has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// No schedule binds it.
+    Free,
+    /// The schedule says that it succeeds now.
+    Succeeds,
+    /// The schedule says that it fails now.
+    Fails,
+}
+
+impl Monitor {
+    pub const fn new() -> Self {
+        Self {
+            lock: FutexLock::new(),
+            state: UnsafeCell::new(State {
+                threads: [core::ptr::null_mut(); MOST_THREADS],
+                thread_count: 0,
+                steps: core::ptr::null(),
+                step_count: 0,
+                cursor: 0,
+                names: [(core::ptr::null(), 0); MOST_SCHEDULED],
+                name_count: 0,
+                holds: [None; 2],
+                hold_state: [NO_HOLD; 2],
+                seen_both: false,
+                started: false,
+                condition_order: 0,
+                progress: 0,
+                stop_at_bug: false,
+                barriers: Barriers::new(),
+                onces: Onces::new(),
+            }),
+        }
+    }
+
+    pub fn lock(&'static self) -> Guard {
+        self.lock.lock();
+        Guard { monitor: self }
+    }
+
+    /// The guard of a lock that this thread has and whose guard it forgot.
+    ///
+    /// # Safety
+    /// It has, and did.
+    pub unsafe fn adopt(&'static self) -> Guard {
+        Guard { monitor: self }
+    }
+
+    /// A thread by its number, without the lock: what of it never changes may be read, and what
+    /// only the caller changes.
+    pub fn thread_numbered(&'static self, number: u32) -> Option<&'static mut ControlThread> {
+        let state = self.state.get();
+        // SAFETY: entries are only added, the pointer before the count, and blocks are never
+        // given back.
+        unsafe {
+            let count = (&raw const (*state).thread_count).read_volatile();
+            for index in 0..count {
+                let thread = (&raw const (*state).threads[index]).read_volatile();
+                if (*thread).number == number {
+                    return Some(&mut *thread);
+                }
+            }
+        }
+        None
+    }
+
+    pub fn reset_lock(&self) {
+        self.lock.reset();
+    }
+}
+
+impl State {
+    /// Takes in a schedule whose text stays mapped.
+    pub fn load(&mut self, text: &'static [u8]) -> bool {
+        let mut count = 0;
+        let counted = crate::schedule::parse(text, |record| {
+            count += usize::from(matches!(record, Record::Step(_)));
+        });
+        let steps = sys::map_anonymous((count * size_of::<Step>()).max(1)) as *mut Step;
+        if counted.is_err() || steps.is_null() {
+            return false;
+        }
+        let mut at = 0;
+        let mut hold_count = 0;
+        let taken = crate::schedule::parse(text, |record| match record {
+            Record::Thread(name) => {
+                if self.name_count < MOST_SCHEDULED {
+                    self.names[self.name_count] = (name.as_ptr(), name.len());
+                    self.name_count += 1;
+                }
+            }
+            Record::Step(step) => {
+                // SAFETY: `at` counts the same records as `count` did.
+                unsafe { steps.add(at).write(step) };
+                at += 1;
+            }
+            Record::Hold(hold) => {
+                if let Some(slot) = self.holds.get_mut(hold_count) {
+                    *slot = Some(hold);
+                    hold_count += 1;
+                }
+            }
+        });
+        self.steps = steps;
+        self.step_count = at;
+        taken.is_ok()
+    }
+
+    fn steps(&self) -> &'static [Step] {
+        if self.steps.is_null() {
+            return &[];
+        }
+        // SAFETY: `load` filled so many steps of a mapping that is never changed again.
+        unsafe { core::slice::from_raw_parts(self.steps, self.step_count) }
+    }
+
+    fn name(&self, thread: u32) -> &'static str {
+        let Some(&(start, length)) = self.names[..self.name_count].get(thread as usize) else {
+            return "?";
+        };
+        // SAFETY: `load` took both from a string in a mapping that stays.
+        unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts(start, length)) }
+    }
+
+    pub fn add(&mut self, thread: *mut ControlThread) {
+        if self.thread_count == MOST_THREADS {
+            sys::fatal(b"norns: more threads than a replay can follow\n");
+        }
+        self.threads[self.thread_count] = thread;
+        self.thread_count += 1;
+        // SAFETY: blocks of threads are never given back.
+        let thread = unsafe { &mut *thread };
+        thread.scheduled =
+            (0..self.name_count as u32).find(|&number| self.name(number) == thread.path.as_str());
+        // Somebody may wait for a thread of this name.
+        self.wake_head();
+    }
+
+    pub fn threads(&self) -> impl Iterator<Item = &'static mut ControlThread> + '_ {
+        // SAFETY: blocks of threads are never given back, and the lock is held.
+        self.threads[..self.thread_count]
+            .iter()
+            .map(|&thread| unsafe { &mut *thread })
+    }
+
+    /// Whether the program runs free: nothing scheduled yet, or everything done.
+    pub fn is_free(&self) -> bool {
+        !self.started || self.cursor >= self.step_count
+    }
+
+    pub fn head(&self) -> Option<&'static Step> {
+        self.steps().get(self.cursor)
+    }
+
+    fn thread_of(&self, scheduled: u32) -> Option<&'static mut ControlThread> {
+        self.threads()
+            .find(|thread| thread.scheduled == Some(scheduled))
+    }
+
+    fn wake(thread: &ControlThread) {
+        thread.wake.fetch_add(1, Ordering::Relaxed);
+        futex::wake(&thread.wake, 1);
+    }
+
+    fn wake_head(&self) {
+        match self.head() {
+            Some(step) => {
+                if let Some(thread) = self.thread_of(step.thread) {
+                    Self::wake(thread);
+                }
+            }
+            None => self.wake_all(),
+        }
+    }
+
+    fn wake_all(&self) {
+        self.threads().for_each(|thread| Self::wake(thread));
+    }
+
+    /// The head of the schedule is done.
+    pub fn complete(&mut self) {
+        if self.is_free() {
+            return;
+        }
+        self.cursor += 1;
+        if self.cursor == self.step_count {
+            tell!("followed {}", self.step_count);
+            self.wake_all();
+        } else {
+            self.wake_head();
+        }
+    }
+
+    /// Every place at which an access may have to wait or be held.
+    pub fn for_each_access_pc(&self, mut act: impl FnMut(usize)) {
+        for step in self.steps() {
+            if matches!(step.what, What::Access { .. }) {
+                act(step.pc as usize);
+            }
+        }
+        self.holds
+            .iter()
+            .flatten()
+            .for_each(|hold| act(hold.pc as usize));
+    }
+
+    /// An operation on `object` was done that may let threads go on that are blocked on it.
+    pub fn changed(&mut self, object: usize) {
+        self.progress += 1;
+        for thread in self.threads() {
+            if let Activity::Blocked { operation, .. } = thread.activity
+                && operation.address == object
+            {
+                thread.activity = Activity::Running;
+                Self::wake(thread);
+            }
+        }
+    }
+
+    pub fn next_condition_order(&mut self) -> u64 {
+        self.condition_order += 1;
+        self.condition_order
+    }
+
+    /// The waiter that a signal on this condition wakes: the one whose wait comes next in the
+    /// schedule, or else the one that has waited longest.
+    pub fn waiter_to_signal(&self, condition: usize) -> Option<&'static mut ControlThread> {
+        let waits = |thread: &ControlThread| thread.condition == condition && !thread.signalled;
+        let rest = self.steps().get(self.cursor..).unwrap_or(&[]);
+        for step in rest {
+            if step.what == What::Point(Code::Wait as u8)
+                && let Some(thread) = self.thread_of(step.thread)
+                && waits(thread)
+            {
+                return Some(thread);
+            }
+        }
+        self.threads()
+            .filter(|thread| waits(thread))
+            .min_by_key(|thread| thread.condition_order)
+    }
+
+    /// The thread that has this lock exclusively, or any that has it shared.
+    pub fn holder(&self, object: usize) -> Option<&'static mut ControlThread> {
+        self.threads()
+            .find(|thread| thread.held().iter().any(|held| held.address == object))
+    }
+
+    /// Ends the replay: the program cannot follow the schedule.
+    fn diverged(&self, thread: &ControlThread, operation: Option<Operation>, why: &str) -> ! {
+        let (code, address, pc) = operation.map_or((0, 0, 0), |operation| {
+            (operation.code as u8, operation.address, operation.pc)
+        });
+        let atomic = operation.map_or(0, |operation| operation.atomic);
+        let path = thread.path.as_str();
+        match self.head() {
+            Some(step) => tell!(
+                "diverged {path} {code} {atomic} {address:x} {pc:x} step {} {} event {} {why}",
+                self.cursor,
+                self.name(step.thread),
+                step.event
+            ),
+            None => tell!("diverged {path} {code} {atomic} {address:x} {pc:x} end - event 0 {why}"),
+        }
+        super::end_process(EXIT_DIVERGED)
+    }
+
+    /// The schedule lets an operation succeed that cannot.
+    pub fn cannot_succeed(&self, thread: &ControlThread, operation: Operation) -> ! {
+        self.diverged(thread, Some(operation), "it cannot succeed now")
+    }
+
+    fn matches(step: &Step, operation: &Operation) -> bool {
+        match step.what {
+            What::Point(code) => {
+                let failed = match operation.code {
+                    Code::Lock => Code::FailedLock,
+                    Code::ReadLock => Code::FailedReadLock,
+                    Code::SemWait => Code::FailedSemWait,
+                    Code::Wait => Code::FailedWait,
+                    Code::Join => Code::FailedJoin,
+                    same => same,
+                };
+                // Whether a once runs or passes is seen when its turn has come.
+                let passes = operation.code == Code::OnceBegin && code == Code::OncePass as u8;
+                passes || code == operation.code as u8 || operation.may_fail && code == failed as u8
+            }
+            What::Atomic(kind) => {
+                operation.code == Code::Atomic
+                    && (kind == operation.atomic || kind == 3 && operation.may_fail)
+            }
+            What::Access { .. } => false,
+        }
+    }
+
+    fn fails(step: &Step) -> bool {
+        let failed = [
+            Code::FailedLock,
+            Code::FailedReadLock,
+            Code::FailedSemWait,
+            Code::FailedWait,
+            Code::FailedJoin,
+        ];
+        matches!(step.what, What::Point(code) if failed.iter().any(|f| *f as u8 == code))
+    }
+
+    /// The head can never be done: its thread has ended, or is blocked outside the schedule.
+    fn check_head(&self) {
+        let Some(step) = self.head() else { return };
+        if let Some(thread) = self.thread_of(step.thread) {
+            match thread.activity {
+                Activity::Ended => self.diverged(thread, None, "the thread has ended already"),
+                Activity::Blocked { operation, .. } => {
+                    self.diverged(thread, Some(operation), "the thread is blocked")
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Guard {
+    /// Sleeps until woken, at most so many nanoseconds. The lock is released meanwhile.
+    pub fn sleep(&mut self, me: &ControlThread, nanoseconds: Option<i64>) {
+        let seen = me.wake.load(Ordering::Relaxed);
+        self.monitor.lock.unlock();
+        futex::wait(&me.wake, seen, nanoseconds);
+        self.monitor.lock.lock();
+    }
+
+    /// Waits until the schedule lets this thread do this operation.
+    pub fn take_turn(&mut self, me: &mut ControlThread, operation: Operation) -> Turn {
+        if !self.started {
+            return Turn::Free;
+        }
+        me.spin.other();
+        self.finish_access(me);
+        me.activity = Activity::AtPoint(operation);
+        let turn = loop {
+            if self.is_free() {
+                break Turn::Free;
+            }
+            let Some(step) = self.head() else {
+                break Turn::Free;
+            };
+            if Some(step.thread) == me.scheduled {
+                if matches!(step.what, What::Access { .. }) {
+                    // The thread went past this access by another way.
+                    tell!("skipped {} event {}", me.path.as_str(), step.event);
+                    self.complete();
+                    continue;
+                }
+                if !State::matches(step, &operation) {
+                    self.diverged(me, Some(operation), "another operation was expected");
+                }
+                break if State::fails(step) {
+                    Turn::Fails
+                } else {
+                    Turn::Succeeds
+                };
+            }
+            self.check_head();
+            self.sleep(me, None);
+        };
+        me.activity = Activity::Running;
+        me.points += 1;
+        turn
+    }
+
+    /// Does an operation that may have to wait for others: `attempt` tries it without blocking.
+    /// `deadline` is in nanoseconds of the clock. False: it failed, by time-out or by schedule.
+    pub fn attempt(
+        &mut self,
+        me: &mut ControlThread,
+        operation: Operation,
+        deadline: Option<(i32, i64)>,
+        mut attempt: impl FnMut(&mut Guard) -> bool,
+    ) -> bool {
+        let may_wait = !operation.may_fail || deadline.is_some();
+        match self.take_turn(me, operation) {
+            Turn::Fails => {
+                self.complete();
+                return false;
+            }
+            Turn::Succeeds => {
+                if !attempt(self) {
+                    self.cannot_succeed(me, operation);
+                }
+                self.complete();
+                return true;
+            }
+            Turn::Free => {}
+        }
+        loop {
+            if attempt(self) {
+                return true;
+            }
+            if !may_wait {
+                return false;
+            }
+            let left = deadline.map(|(clock, end)| end - futex::now(clock));
+            if left.is_some_and(|left| left <= 0) {
+                return false;
+            }
+            let timed = deadline.is_some();
+            me.activity = Activity::Blocked { operation, timed };
+            self.look_for_deadlock(me);
+            let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+            self.sleep(me, Some(nap));
+            me.activity = Activity::Running;
+        }
+    }
+
+    /// `me` has just been blocked: can anybody go on?
+    fn look_for_deadlock(&mut self, me: &mut ControlThread) {
+        if deadlock::find_cycle(self, me) {
+            deadlock::tell_cycle(self, me);
+            super::bug_happened(self, EXIT_DEADLOCK);
+        }
+        if !deadlock::all_blocked(self) {
+            return;
+        }
+        // Nobody runs. A signal handler could still post: give it a while.
+        let progress = self.progress;
+        for _ in 0..5 {
+            let seen = me.wake.load(Ordering::Relaxed);
+            self.monitor.lock.unlock();
+            futex::wait(&me.wake, seen, Some(40_000_000));
+            self.monitor.lock.lock();
+            if self.progress != progress || !deadlock::all_blocked(self) {
+                return;
+            }
+        }
+        deadlock::tell_stuck(self);
+        super::bug_happened(self, EXIT_DEADLOCK);
+    }
+
+    /// The process ends when this thread goes on: not before the schedule is done and no thread
+    /// is held, unless that cannot be.
+    pub fn wait_for_the_end(&mut self, me: &mut ControlThread) {
+        self.finish_access(me);
+        let end = futex::now(1) + HELD_FOR;
+        loop {
+            if !self.is_free() {
+                let Some(step) = self.head() else { return };
+                if Some(step.thread) == me.scheduled {
+                    self.diverged(me, None, "the program ends");
+                }
+                self.check_head();
+                self.sleep(me, None);
+                continue;
+            }
+            let waits = |index: usize| {
+                let state = self.hold_state[index];
+                self.holds[index].is_some_and(|hold| Some(hold.thread) != me.scheduled)
+                    && !state.over
+            };
+            if !self.started || !(waits(0) || waits(1)) || futex::now(1) >= end {
+                return;
+            }
+            self.sleep(me, Some(20_000_000));
+        }
+    }
+
+    /// The access that had its turn is done: the thread has come to its next hook.
+    fn finish_access(&mut self, me: &mut ControlThread) {
+        if me.pending_access != 0 {
+            me.pending_access = 0;
+            self.complete();
+        }
+    }
+
+    /// The real atomic operation is done.
+    pub fn finish_atomic(
+        &mut self,
+        me: &ControlThread,
+        address: usize,
+        pc: usize,
+        succeeded: bool,
+    ) {
+        if self.is_free() {
+            return;
+        }
+        if let Some(step) = self.head()
+            && let What::Atomic(kind) = step.what
+            && (kind == 3) == succeeded
+        {
+            let operation = Operation {
+                code: Code::Atomic,
+                atomic: kind,
+                may_fail: true,
+                address,
+                pc,
+            };
+            self.diverged(me, Some(operation), "the exchange went the other way");
+        }
+        self.complete();
+    }
+
+    /// A plain access is about to happen: does it have to wait, or to be held?
+    pub fn before_access(
+        &mut self,
+        me: &mut ControlThread,
+        address: usize,
+        size: usize,
+        write: bool,
+        pc: usize,
+    ) {
+        self.finish_access(me);
+        let is_mine = |step: &Step| {
+            matches!(step.what, What::Access { size: s, write: w } if w == write
+                && overlap(step.address as usize, s as usize, address, size))
+                && step.pc as usize == pc
+        };
+        // Only the thread's own next step counts: the access follows its last point.
+        let next = self.steps()[self.cursor.min(self.step_count)..]
+            .iter()
+            .find(|step| Some(step.thread) == me.scheduled);
+        if let Some(next) = next
+            && is_mine(next)
+        {
+            while let Some(step) = self.head() {
+                if Some(step.thread) == me.scheduled {
+                    me.pending_access = self.cursor + 1;
+                    break;
+                }
+                self.check_head();
+                self.sleep(me, None);
+            }
+        }
+        for index in 0..2 {
+            let Some(hold) = self.holds[index] else {
+                continue;
+            };
+            let here = !self.hold_state[index].over
+                && Some(hold.thread) == me.scheduled
+                && hold.points == me.points
+                && hold.pc as usize == pc
+                && hold.write == write
+                && overlap(hold.address as usize, hold.size as usize, address, size);
+            if here {
+                self.hold(me, index, address, size, write, pc);
+            }
+        }
+    }
+
+    fn hold(
+        &mut self,
+        me: &mut ControlThread,
+        index: usize,
+        address: usize,
+        size: usize,
+        write: bool,
+        pc: usize,
+    ) {
+        self.hold_state[index] = HoldState {
+            thread: me,
+            address,
+            size,
+            write,
+            pc,
+            over: false,
+        };
+        me.activity = Activity::Held;
+        let other = 1 - index;
+        let end = futex::now(1) + HELD_FOR;
+        let why = loop {
+            let there = self.hold_state[other];
+            if self.hold_state[index].over {
+                // The other thread came, saw both, and lets this one go on.
+                me.activity = Activity::Running;
+                return;
+            }
+            if self.seen_both {
+                self.watch_reader(me, index);
+                me.activity = Activity::Running;
+                return;
+            }
+            if !there.thread.is_null() && !there.over {
+                self.both_held(me, index);
+                me.activity = Activity::Running;
+                return;
+            }
+            if there.over {
+                break "went-on";
+            }
+            if let Some(hold) = self.holds[other] {
+                let thread = self.thread_of(hold.thread);
+                match thread.as_ref().map(|thread| thread.activity) {
+                    Some(Activity::Ended) => break "ended",
+                    Some(Activity::Blocked { timed: false, .. }) => break "is-blocked",
+                    _ => {}
+                }
+                if thread.is_some_and(|thread| thread.points > hold.points) {
+                    break "went-past";
+                }
+            }
+            let left = end - futex::now(1);
+            if left <= 0 {
+                break "did-not-come";
+            }
+            self.sleep(me, Some(left.min(20_000_000)));
+        };
+        let name = self.holds[other].map_or("?", |hold| self.name(hold.thread));
+        tell!("unheld {} {name} {why}", me.path.as_str());
+        if why == "did-not-come"
+            && let Some(hold) = self.holds[other]
+            && let Some(thread) = self.thread_of(hold.thread)
+        {
+            self.tell_spin(thread, me);
+        }
+        self.hold_state[index].over = true;
+        self.hold_state[other].over = true;
+        me.activity = Activity::Running;
+    }
+
+    fn tell_spin(&self, thread: &ControlThread, held: &ControlThread) -> bool {
+        let count = thread.spin.count.load(Ordering::Relaxed);
+        if count < 5 {
+            return false;
+        }
+        tell!(
+            "spin {} {:x} {:x} {count} waits-for {}",
+            thread.path.as_str(),
+            thread.spin.address.load(Ordering::Relaxed),
+            thread.spin.pc.load(Ordering::Relaxed),
+            held.path.as_str()
+        );
+        true
+    }
+
+    /// Both accesses are next: the race is there to see.
+    fn both_held(&mut self, me: &mut ControlThread, index: usize) {
+        let (mine, theirs) = (self.hold_state[index], self.hold_state[1 - index]);
+        let conflict = (mine.write || theirs.write)
+            && overlap(mine.address, mine.size, theirs.address, theirs.size);
+        // SAFETY: blocks of threads are never given back.
+        let other = unsafe { &mut *theirs.thread };
+        if conflict {
+            let word = |write| if write { 'w' } else { 'r' };
+            tell!(
+                "held {} {} {:x} {} {:x} {} {} {:x} {} {:x}",
+                me.path.as_str(),
+                word(mine.write),
+                mine.address,
+                mine.size,
+                mine.pc,
+                other.path.as_str(),
+                word(theirs.write),
+                theirs.address,
+                theirs.size,
+                theirs.pc
+            );
+            self.seen_both = true;
+            super::bug_happened(self, EXIT_HELD);
+        } else {
+            tell!(
+                "unheld {} {} elsewhere",
+                me.path.as_str(),
+                other.path.as_str()
+            );
+        }
+        // A reader may be a loop that waits for the writer: it goes on first, the writer watches.
+        for state in &mut self.hold_state {
+            let reads_only = conflict && !state.write;
+            let both_write = mine.write && theirs.write;
+            state.over = reads_only || both_write || !conflict;
+        }
+        State::wake(other);
+        if !self.hold_state[index].over {
+            self.watch_reader(me, index);
+        }
+    }
+
+    /// The reader runs on while the writer `me` is held. If it does nothing but read the same
+    /// again, it is a loop that waits for this write.
+    fn watch_reader(&mut self, me: &mut ControlThread, index: usize) {
+        let reader = self.hold_state[1 - index].thread;
+        // SAFETY: blocks of threads are never given back.
+        let reader = unsafe { &*reader };
+        let changes = reader.spin.changes.load(Ordering::Relaxed);
+        let count = reader.spin.count.load(Ordering::Relaxed);
+        let end = futex::now(1) + SPINS_FOR;
+        let goes_on = loop {
+            self.sleep(me, Some(5_000_000));
+            let changed = reader.spin.changes.load(Ordering::Relaxed) != changes;
+            if changed || !matches!(reader.activity, Activity::Running | Activity::Held) {
+                break true;
+            }
+            if futex::now(1) >= end {
+                break false;
+            }
+        };
+        if !goes_on && reader.spin.count.load(Ordering::Relaxed) >= count + 5 {
+            self.tell_spin(reader, me);
+        }
+        self.hold_state[index].over = true;
+    }
+}
+
+fn overlap(a: usize, a_size: usize, b: usize, b_size: usize) -> bool {
+    a < b + b_size && b < a + a_size
+}

@@ -1,0 +1,387 @@
+//! A happens-before race detector: epochs and vector clocks over shadow memory.
+//!
+//! Follows FastTrack (Flanagan and Freund 2009) with the shadow layout of ThreadSanitizer, the
+//! release sequences and fences of C11 (as in tsan11, Lidbury and Donaldson 2017), and slots
+//! that are reused only when that hides nothing. A report is two accesses of one run that the
+//! run's own synchronisation leaves unordered.
+//!
+//! What orders: creating and joining threads, mutexes, reader-writer locks, spin locks,
+//! semaphores (every post before every later wait), barriers, once, C11 atomics and fences.
+//! What does not: a signal on a condition (its mutex does), sequential consistency of fences
+//! beyond acquire and release, and the runtime's own waiting. All posts of a semaphore are
+//! joined, so a race between a waiter and a poster whose unit it did not take is not seen.
+//!
+//! When all slots are used up the thread without one is not watched; `unwatched` counts them.
+
+pub mod clock;
+pub mod memory;
+pub mod shadow;
+pub mod sites;
+pub mod sync_table;
+pub mod thread;
+
+#[cfg(test)]
+mod tests;
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use clock::VectorClock;
+use memory::Arena;
+use shadow::{Cell, Shadow};
+use sites::Sites;
+use sync_table::{Locked, SyncTable};
+
+pub use shadow::Kind;
+pub use thread::{Name, Slots, Thread};
+
+/// The orders of C11, by the numbers that compilers pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    Relaxed,
+    Consume,
+    Acquire,
+    Release,
+    AcqRel,
+    SeqCst,
+}
+
+impl Order {
+    pub fn from_abi(order: i32) -> Self {
+        match order & 0x7fff {
+            0 => Order::Relaxed,
+            1 => Order::Consume,
+            2 => Order::Acquire,
+            3 => Order::Release,
+            4 => Order::AcqRel,
+            _ => Order::SeqCst,
+        }
+    }
+
+    fn acquires(self) -> bool {
+        !matches!(self, Order::Relaxed | Order::Release)
+    }
+
+    fn releases(self) -> bool {
+        matches!(self, Order::Release | Order::AcqRel | Order::SeqCst)
+    }
+}
+
+/// What an atomic operation did to its variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AtomicEffect {
+    Load,
+    Store,
+    ReadModifyWrite,
+}
+
+/// Two accesses that nothing orders; `earlier` came first in this run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Race {
+    pub address: usize,
+    pub earlier: RaceSide,
+    pub later: RaceSide,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RaceSide {
+    /// `None` for a thread beyond the detector's tables.
+    pub thread: Option<Name>,
+    pub kind: Kind,
+    pub pc: usize,
+    pub size: u8,
+}
+
+pub struct Detector {
+    arena: Arena,
+    shadow: Shadow,
+    sites: Sites,
+    syncs: SyncTable,
+    slots: Slots,
+    /// How many threads found no slot.
+    pub unwatched: AtomicU64,
+    exhausted: AtomicBool,
+}
+
+impl Detector {
+    /// `None` when the kernel refuses the address space.
+    pub fn new() -> Option<Self> {
+        Some(Self {
+            arena: Arena::new(),
+            shadow: Shadow::new()?,
+            sites: Sites::new()?,
+            syncs: SyncTable::new()?,
+            slots: Slots::new(),
+            unwatched: AtomicU64::new(0),
+            exhausted: AtomicBool::new(false),
+        })
+    }
+
+    /// The main thread, a child of `creator`, or one whose creation was not seen.
+    pub fn thread(&self, name: Name, creator: Option<&mut Thread>) -> Option<Thread> {
+        let known = creator.as_ref().map(|creator| &creator.clock);
+        let thread = Thread::new(&self.arena, &self.slots, name, known);
+        if thread.is_none() {
+            self.unwatched.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(creator) = creator {
+            creator.published = true;
+        }
+        thread
+    }
+
+    /// `thread` learns all that `ended` did. The slot of `ended` becomes free.
+    pub fn join(&self, thread: &mut Thread, ended: &mut Thread) {
+        thread.clock.join(&self.arena, &ended.clock);
+        ended.retire(&self.arena, &self.slots);
+    }
+
+    /// A thread ended that nobody can join.
+    pub fn retire(&self, ended: &mut Thread) {
+        ended.retire(&self.arena, &self.slots);
+    }
+
+    fn advance(&self, thread: &mut Thread) {
+        if !thread.advance(&self.arena, &self.slots) {
+            self.exhausted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Acquired a mutex, took a unit of a semaphore, passed a once, read-locked.
+    pub fn acquire(&self, thread: &mut Thread, object: usize) {
+        let var = self.syncs.lock(&self.arena, object);
+        thread.clock.join(&self.arena, &var.released);
+    }
+
+    /// Acquired a reader-writer lock for writing: after the last writer and all readers.
+    pub fn acquire_for_writing(&self, thread: &mut Thread, object: usize) {
+        let var = self.syncs.lock(&self.arena, object);
+        thread.clock.join(&self.arena, &var.released);
+        thread.clock.join(&self.arena, &var.other);
+    }
+
+    /// About to release a mutex, or a reader-writer lock held for writing.
+    pub fn release(&self, thread: &mut Thread, object: usize) {
+        let mut var = self.syncs.lock(&self.arena, object);
+        var.released.copy_from(&self.arena, &thread.clock);
+        var.other.clear();
+        drop(var);
+        thread.published = true;
+    }
+
+    /// About to post to a semaphore, or to finish a once: adds to what others released.
+    pub fn release_join(&self, thread: &mut Thread, object: usize) {
+        let mut var = self.syncs.lock(&self.arena, object);
+        var.released.join(&self.arena, &thread.clock);
+        drop(var);
+        thread.published = true;
+    }
+
+    /// About to release a reader-writer lock held for reading.
+    pub fn release_read(&self, thread: &mut Thread, object: usize) {
+        let mut var = self.syncs.lock(&self.arena, object);
+        var.other.join(&self.arena, &thread.clock);
+        drop(var);
+        thread.published = true;
+    }
+
+    /// The object is initialised or destroyed: what it carried is void.
+    pub fn forget_object(&self, object: usize) {
+        self.syncs.forget(&self.arena, object);
+    }
+
+    pub fn barrier_init(&self, object: usize, count: u32) {
+        self.syncs.forget(&self.arena, object);
+        self.syncs.lock(&self.arena, object).count = count;
+    }
+
+    /// About to wait at a barrier. Give the result to `barrier_exit`.
+    pub fn barrier_enter(&self, thread: &mut Thread, object: usize) -> BarrierRound {
+        let mut var = self.syncs.lock(&self.arena, object);
+        let var = &mut *var;
+        let count = var.count.max(1);
+        let round = var.entered / count;
+        let starts_round = var.entered.is_multiple_of(count);
+        var.entered = var.entered.wrapping_add(1);
+        let clock = if round % 2 == 0 {
+            &mut var.released
+        } else {
+            &mut var.other
+        };
+        if starts_round {
+            clock.clear();
+        }
+        clock.join(&self.arena, &thread.clock);
+        thread.published = true;
+        BarrierRound(round)
+    }
+
+    pub fn barrier_exit(&self, thread: &mut Thread, object: usize, round: BarrierRound) {
+        let var = self.syncs.lock(&self.arena, object);
+        let clock = if round.0 % 2 == 0 {
+            &var.released
+        } else {
+            &var.other
+        };
+        thread.clock.join(&self.arena, clock);
+    }
+
+    /// Keeps the variable to this thread until `atomic_end`, so that clocks change in the order
+    /// of the operations.
+    pub fn atomic_begin(&self, address: usize) -> Locked<'_> {
+        self.syncs.lock(&self.arena, address)
+    }
+
+    pub fn atomic_end(
+        &self,
+        thread: &mut Thread,
+        mut var: Locked<'_>,
+        effect: AtomicEffect,
+        order: Order,
+    ) {
+        let arena = &self.arena;
+        if effect != AtomicEffect::Store && !var.released.is_empty() {
+            let learns = if order.acquires() {
+                &mut thread.clock
+            } else {
+                &mut thread.acquire_fence
+            };
+            learns.join(arena, &var.released);
+        }
+        if effect == AtomicEffect::Load {
+            return;
+        }
+        // A store begins a new release sequence, a read-modify-write continues the one it read.
+        if effect == AtomicEffect::Store {
+            var.released.clear();
+        }
+        if order.releases() {
+            var.released.join(arena, &thread.clock);
+            thread.published = true;
+        } else {
+            var.released.join(arena, &thread.release_fence);
+        }
+    }
+
+    pub fn fence(&self, thread: &mut Thread, order: Order) {
+        let arena = &self.arena;
+        if order.acquires() {
+            thread.clock.join(arena, &thread.acquire_fence);
+        }
+        if order.releases() {
+            thread.release_fence.copy_from(arena, &thread.clock);
+            thread.published = true;
+        }
+    }
+
+    /// An access to `[address, address + size)`. Calls `report` for every race found, at most
+    /// once for each aligned eight bytes.
+    #[inline]
+    pub fn access(
+        &self,
+        thread: &mut Thread,
+        address: usize,
+        size: usize,
+        kind: Kind,
+        pc: usize,
+        mut report: impl FnMut(Race),
+    ) {
+        let end = address.saturating_add(size);
+        let mut at = address;
+        while at < end {
+            let granule_end = (at & !7) + 8;
+            let stop = end.min(granule_end);
+            let mask = (((1u32 << (stop - at)) - 1) << (at & 7)) as u8;
+            self.access_granule(thread, at, mask, kind, pc, &mut report);
+            at = stop;
+        }
+    }
+
+    #[inline]
+    fn access_granule(
+        &self,
+        thread: &mut Thread,
+        address: usize,
+        mask: u8,
+        kind: Kind,
+        pc: usize,
+        report: &mut impl FnMut(Race),
+    ) {
+        if thread.published {
+            self.advance(thread);
+        }
+        let Some(granule) = self.shadow.granule(address) else {
+            return;
+        };
+        let probe = Cell::new(thread.slot, thread.epoch, mask, kind, sites::Site(0));
+        if Shadow::knows(granule, probe) {
+            return;
+        }
+        if self.exhausted.load(Ordering::Relaxed) {
+            return;
+        }
+        let new = Cell::new(thread.slot, thread.epoch, mask, kind, self.sites.of(pc));
+        let clock: &VectorClock = &thread.clock;
+        let ordered = |old: Cell| clock.get(old.slot()) >= old.clock();
+        let race = self.shadow.add(&self.arena, granule, address, new, ordered);
+        if let Some(old) = race {
+            let earlier = RaceSide {
+                thread: self.slots.name_at(old.slot(), old.clock()),
+                kind: kind_of(old),
+                pc: self.sites.pc(old.site()),
+                size: old.mask().count_ones() as u8,
+            };
+            let later = RaceSide {
+                thread: Some(thread.name),
+                kind,
+                pc,
+                size: mask.count_ones() as u8,
+            };
+            report(Race {
+                address: (address & !7) + (old.mask() & mask).trailing_zeros() as usize,
+                earlier,
+                later,
+            });
+        }
+    }
+
+    /// A block is about to be freed: a write to all of it.
+    pub fn free(
+        &self,
+        thread: &mut Thread,
+        address: usize,
+        size: usize,
+        pc: usize,
+        mut report: impl FnMut(Race),
+    ) {
+        // Beyond the first page only what somebody has touched matters; the rest would cost
+        // shadow for memory that may never have been used.
+        const WHOLE: usize = 4096;
+        let head = size.min(WHOLE);
+        self.access(thread, address, head, Kind::Write, pc, &mut report);
+        let mut at = address + head;
+        while at < address + size {
+            if self.shadow.is_touched(at) {
+                self.access_granule(thread, at, 0xff, Kind::Write, pc, &mut report);
+            }
+            at += 8;
+        }
+    }
+
+    /// Memory came into use: a new block, mapping or stack. Older accesses to it are void.
+    pub fn forget_memory(&self, address: usize, size: usize) {
+        self.shadow.forget(address, size);
+    }
+}
+
+/// Which round of a barrier a thread entered.
+#[derive(Clone, Copy)]
+pub struct BarrierRound(u32);
+
+fn kind_of(cell: Cell) -> Kind {
+    match (cell.is_atomic(), cell.writes()) {
+        (false, false) => Kind::Read,
+        (false, true) => Kind::Write,
+        (true, false) => Kind::AtomicRead,
+        (true, true) => Kind::AtomicWrite,
+    }
+}

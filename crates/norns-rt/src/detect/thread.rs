@@ -1,0 +1,174 @@
+//! The detector's view of one thread: its epoch, its clock and its fences.
+
+use super::clock::{SLOTS, Slot, VectorClock};
+use super::memory::{Arena, Guarded};
+use super::shadow::CLOCK_BITS;
+
+/// The clock before the last one that a shadow cell can hold; the last one marks links.
+const LAST_CLOCK: u32 = (1 << CLOCK_BITS) - 2;
+
+/// A thread of the program, as it is named in reports: whatever number the runtime gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Name(pub u32);
+
+/// Owned and used by its thread alone, except while the thread does not run yet or any more.
+pub struct Thread {
+    pub name: Name,
+    pub slot: Slot,
+    /// The thread's own component of `clock`.
+    pub epoch: u32,
+    pub clock: VectorClock,
+    /// What the last release fence published: relaxed stores carry it.
+    pub release_fence: VectorClock,
+    /// What relaxed loads saw: the next acquire fence learns it.
+    pub acquire_fence: VectorClock,
+    /// Whether others may know this epoch already: the next access must begin a new one.
+    pub published: bool,
+}
+
+/// One stay of a thread in a slot.
+#[derive(Clone, Copy)]
+struct Stay {
+    name: Name,
+    first: u32,
+}
+
+const STAYS: usize = 1 << 14;
+
+struct SlotState {
+    // the last epoch of the thread that was here; 0 when the slot is new
+    last: u32,
+    taken: bool,
+}
+
+struct State {
+    slots: [SlotState; SLOTS],
+    // who was in which slot from which epoch on, oldest first
+    stays: [(Slot, Stay); STAYS],
+    stay_count: usize,
+    highest: usize,
+}
+
+/// Which slots are taken, and who was in them.
+pub struct Slots {
+    state: Guarded<State>,
+}
+
+impl Slots {
+    pub const fn new() -> Self {
+        const FREE: SlotState = SlotState {
+            last: 0,
+            taken: false,
+        };
+        let nobody = Stay {
+            name: Name(0),
+            first: 0,
+        };
+        Self {
+            state: Guarded::new(State {
+                slots: [FREE; SLOTS],
+                stays: [(0, nobody); STAYS],
+                stay_count: 0,
+                highest: 0,
+            }),
+        }
+    }
+
+    /// A slot for a thread that knows `clock`: one whose last thread ended before, so that its
+    /// accesses and the new thread's cannot race, or else a fresh one. Returns the slot and the
+    /// epoch to begin with; `None` when all slots are taken.
+    fn claim(&self, name: Name, clock: &VectorClock) -> Option<(Slot, u32)> {
+        let mut state = self.state.lock();
+        // The last slot stays unused: its epochs would look like links in the shadow.
+        let usable = SLOTS - 1;
+        let old = (0..state.highest).find(|&slot| {
+            let it = &state.slots[slot];
+            !it.taken && it.last < LAST_CLOCK / 2 && clock.get(slot as Slot) >= it.last
+        });
+        let slot = old.or_else(|| {
+            (state.highest < usable).then(|| {
+                state.highest += 1;
+                state.highest - 1
+            })
+        })?;
+        state.slots[slot].taken = true;
+        let first = state.slots[slot].last + 1;
+        if state.stay_count < STAYS {
+            let at = state.stay_count;
+            state.stays[at] = (slot as Slot, Stay { name, first });
+            state.stay_count += 1;
+        }
+        Some((slot as Slot, first))
+    }
+
+    fn leave(&self, slot: Slot, last: u32) {
+        let mut state = self.state.lock();
+        let it = &mut state.slots[usize::from(slot)];
+        it.taken = false;
+        it.last = last;
+    }
+
+    /// Who was in `slot` at `epoch`; `None` for threads beyond the table.
+    pub fn name_at(&self, slot: Slot, epoch: u32) -> Option<Name> {
+        let state = self.state.lock();
+        let stays = &state.stays[..state.stay_count];
+        let stay = stays
+            .iter()
+            .rev()
+            .find(|(s, stay)| *s == slot && stay.first <= epoch);
+        stay.map(|(_, stay)| stay.name)
+    }
+}
+
+impl Thread {
+    /// A thread that knows what its creator knows. `None` when all slots are taken.
+    pub fn new(
+        arena: &Arena,
+        slots: &Slots,
+        name: Name,
+        creator: Option<&VectorClock>,
+    ) -> Option<Self> {
+        let mut clock = VectorClock::new();
+        if let Some(creator) = creator {
+            clock.join(arena, creator);
+        }
+        let (slot, epoch) = slots.claim(name, &clock)?;
+        clock.set(arena, slot, epoch);
+        Some(Self {
+            name,
+            slot,
+            epoch,
+            clock,
+            release_fence: VectorClock::new(),
+            acquire_fence: VectorClock::new(),
+            published: false,
+        })
+    }
+
+    /// Begins a new epoch: what follows is not part of what was just released. False when clocks
+    /// and slots are used up, after which nothing new may be claimed of this thread.
+    pub fn advance(&mut self, arena: &Arena, slots: &Slots) -> bool {
+        self.published = false;
+        if self.epoch < LAST_CLOCK {
+            self.epoch += 1;
+            self.clock.set(arena, self.slot, self.epoch);
+            return true;
+        }
+        slots.leave(self.slot, self.epoch);
+        let Some((slot, epoch)) = slots.claim(self.name, &self.clock) else {
+            return false;
+        };
+        self.slot = slot;
+        self.epoch = epoch;
+        self.clock.set(arena, slot, epoch);
+        true
+    }
+
+    /// The thread ended and nobody will ask for its clock any more.
+    pub fn retire(&mut self, arena: &Arena, slots: &Slots) {
+        slots.leave(self.slot, self.epoch);
+        self.clock.release(arena);
+        self.release_fence.release(arena);
+        self.acquire_fence.release(arena);
+    }
+}

@@ -1,0 +1,336 @@
+//! `norns check`: compile if need be, record, predict, replay, report.
+
+pub mod build;
+mod confirm;
+pub mod describe;
+pub mod saved;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use norns_model::Witness;
+use norns_replay::{Ended, Limits, Program, Recorded, record};
+use norns_report::{Finding, Findings, Kind, Status, fingerprint, suppression, terminal};
+use norns_trace::Trace;
+
+use crate::runs::{self, About, Run};
+use crate::{exit, runtime_library, show};
+use confirm::Confirmation;
+use describe::SavedWitness;
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  norns check bank.c                    compile, record, predict, replay, report
+  norns check -- ./server --port 0      the same for a program built with norns-cc
+
+Exit status: 0 nothing confirmed, 1 a confirmed finding, 2 Norns could not do its job.")]
+pub struct Arguments {
+    /// C or C++ sources to compile and link into one program
+    sources: Vec<PathBuf>,
+    /// The program and its arguments; for sources, the arguments of the program
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    /// Only these kinds are looked for and count; all without it
+    #[arg(long, value_enum, value_delimiter = ',')]
+    kind: Vec<KindFilter>,
+    /// How many times to record
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    runs: u32,
+    /// Seconds for prediction and replays together
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    budget: u64,
+    /// For the random choices of recordings after the first and of last attempts
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Seconds that one run of the program may take
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    time_limit: u64,
+    /// Megabytes of memory that one run of the program may use
+    #[arg(long, default_value_t = 4096, value_name = "MEGABYTES")]
+    memory_limit: u64,
+    /// A word for the compiler, such as -O2 or -lm; may be repeated
+    #[arg(long = "flag", value_name = "WORD", allow_hyphen_values = true)]
+    flags: Vec<OsString>,
+    /// Findings to leave out: a suppression file of ThreadSanitizer
+    #[arg(long, value_name = "FILE")]
+    suppressions: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum KindFilter {
+    Race,
+    Deadlock,
+}
+
+impl KindFilter {
+    fn allows(self, kind: Kind) -> bool {
+        match self {
+            KindFilter::Race => {
+                matches!(kind, Kind::DataRace | Kind::UseAfterFree | Kind::DoubleFree)
+            }
+            KindFilter::Deadlock => matches!(kind, Kind::Deadlock | Kind::Stuck),
+        }
+    }
+}
+
+impl Arguments {
+    fn wants(&self, kind: Kind) -> bool {
+        self.kind.is_empty() || self.kind.iter().any(|filter| filter.allows(kind))
+    }
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    if arguments.sources.is_empty() && arguments.command.is_empty() {
+        bail!("nothing to check: name C sources, or a program after --");
+    }
+    let words = arguments
+        .sources
+        .iter()
+        .map(|source| source.display().to_string())
+        .chain(
+            arguments
+                .command
+                .iter()
+                .map(|word| word.display().to_string()),
+        );
+    let sources = arguments.sources.iter().map(std::path::absolute);
+    let sources: Vec<PathBuf> = sources.collect::<Result<_, _>>()?;
+    let run = Run::create(&About::now(words.collect(), sources)?)?;
+    let mut program = program(&arguments, &run)?;
+    let findings = check(&arguments, &run, &mut program)?;
+    saved::save(&run, &program)?;
+    run.save("findings.json", &findings)?;
+    match arguments.format {
+        Format::Json => println!("{}", serde_json::to_string_pretty(&findings)?),
+        Format::Text => print!("{}", terminal::list(&findings, show::style())),
+    }
+    let confirmed = |finding: &Finding| finding.status == Status::Confirmed;
+    Ok(if findings.findings.iter().any(confirmed) {
+        ExitCode::from(exit::FOUND)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// What to run: compiled from the sources, or as it is given.
+fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
+    let folder = std::env::current_dir().context("cannot tell the working directory")?;
+    let mut preload = None;
+    let command = if arguments.sources.is_empty() {
+        let mut command = arguments.command.clone();
+        let file = runtime_library::find_program(&command[0])
+            .with_context(|| format!("there is no program {}", command[0].display()))?;
+        if !build::is_instrumented(&file) {
+            preload = Some(runtime_library::find()?);
+        }
+        command[0] = std::path::absolute(file)?.into();
+        command
+    } else {
+        let file = run.path("program");
+        build::build(&arguments.sources, &arguments.flags, &file)?;
+        let mut command = vec![file.into_os_string()];
+        command.extend(arguments.command.iter().cloned());
+        command
+    };
+    Ok(Program {
+        command,
+        folder,
+        input: build::input(),
+        preload,
+    })
+}
+
+fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Findings> {
+    let start = Instant::now();
+    let deadline = start + Duration::from_secs(arguments.budget);
+    let limits = Limits {
+        time: Duration::from_secs(arguments.time_limit),
+        memory: arguments.memory_limit << 20,
+    };
+    let mut all = Findings {
+        format: norns_report::finding::FORMAT,
+        findings: Vec::new(),
+        undecided: 0,
+        not_analysed: Vec::new(),
+    };
+    if program.preload.is_some() {
+        all.not_analysed.push(
+            "memory accesses: the program was not built with norns-cc, so only its \
+             synchronisation is seen"
+                .into(),
+        );
+    }
+    let interesting = std::io::stderr().is_terminal();
+    for number in 0..arguments.runs.max(1) {
+        let name = match number {
+            0 => "trace.norns".to_string(),
+            number => format!("trace-{number}.norns"),
+        };
+        let trace = run.path(&name);
+        let output = run.path("output.txt");
+        let recorded = record(program, &trace, &output, &run.path("input"), limits)?;
+        if interesting && number == 0 {
+            eprintln!("recorded: the program {}", recorded.ended.describe());
+        }
+        note_how_it_ended(&recorded, &mut all.not_analysed);
+        let recording = OneRecording {
+            run,
+            program,
+            recorded,
+            trace_name: &name,
+            limits,
+            deadline,
+        };
+        one_recording(arguments, recording, &mut all)?;
+    }
+    finish(arguments, run, &mut all)?;
+    Ok(all)
+}
+
+fn note_how_it_ended(recorded: &Recorded, notes: &mut Vec<String>) {
+    match recorded.ended {
+        Ended::Exited(_) => {}
+        _ => notes.push(format!(
+            "what would have followed in the recorded run: the program {}",
+            recorded.ended.describe()
+        )),
+    }
+    notes.extend(recorded.warnings.iter().map(|warning| warning.to_string()));
+}
+
+struct OneRecording<'a> {
+    run: &'a Run,
+    program: &'a Program,
+    recorded: Recorded,
+    trace_name: &'a str,
+    limits: Limits,
+    deadline: Instant,
+}
+
+/// Everything that follows from one recorded run.
+fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findings) -> Result<()> {
+    let OneRecording {
+        run,
+        program,
+        recorded,
+        trace_name,
+        limits,
+        deadline,
+    } = recording;
+    let trace = &recorded.recording.trace;
+    let prediction = predict(arguments, trace);
+    all.undecided += prediction.undecided;
+    all.not_analysed.extend(prediction.not_analysed);
+    let folder = run.path("replays");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let mut confirmation = Confirmation::new(program, trace, folder, limits, &recorded);
+    let hung = matches!(recorded.ended, Ended::Hung | Ended::TimedOut);
+    if prediction.witnesses.is_empty() && !hung {
+        return Ok(());
+    }
+    if let Some(finding) = confirmation.replay_recording(&mut all.not_analysed)?
+        && arguments.wants(finding.kind)
+    {
+        describe::add(all, finding);
+    }
+    for witness in &prediction.witnesses {
+        let mut finding = describe::finding(trace, witness);
+        if !arguments.wants(finding.kind) || describe::is_known(all, &finding) {
+            continue;
+        }
+        let accesses = confirmation.confirm(witness, &mut finding, deadline)?;
+        let saved = SavedWitness::of(witness, accesses, trace_name);
+        save(run, trace, witness, &saved, &mut finding, all)?;
+    }
+    Ok(())
+}
+
+struct Predicted {
+    witnesses: Vec<Witness>,
+    undecided: usize,
+    not_analysed: Vec<String>,
+}
+
+fn predict(arguments: &Arguments, trace: &Trace) -> Predicted {
+    let options = norns_predict::Options {
+        races: arguments.wants(Kind::DataRace),
+        deadlocks: arguments.wants(Kind::Deadlock),
+        ..norns_predict::Options::usual(trace)
+    };
+    let prediction = norns_predict::predict(trace, &options);
+    let mut witnesses = prediction.deadlocks;
+    witnesses.extend(prediction.stuck);
+    witnesses.extend(prediction.races);
+    Predicted {
+        witnesses,
+        undecided: prediction.undecided.len(),
+        not_analysed: prediction.not_analysed,
+    }
+}
+
+/// Keeps a finding with what views of it need, under the id that it will have if no other
+/// finding has the same beginning of a fingerprint.
+fn save(
+    run: &Run,
+    trace: &Trace,
+    witness: &Witness,
+    saved: &SavedWitness,
+    finding: &mut Finding,
+    all: &mut Findings,
+) -> Result<()> {
+    let folder = run.about()?.folder;
+    let sources = |file: &str| runs::source(&folder, file);
+    finding.id = fingerprint::fingerprint(finding.kind, &finding.places, &sources);
+    let sketch = norns_report::sketch(trace, witness, finding, &sources);
+    run.save(&format!("{}.sketch.json", finding.id), &sketch)?;
+    run.save(&format!("{}.witness.json", finding.id), saved)?;
+    describe::add(all, finding.clone());
+    Ok(())
+}
+
+/// Names the findings, sorts them and leaves out what the user does not want to see.
+fn finish(arguments: &Arguments, run: &Run, all: &mut Findings) -> Result<()> {
+    let folder = run.about()?.folder;
+    let sources = |file: &str| runs::source(&folder, file);
+    let long: Vec<String> = all.findings.iter().map(|f| f.id.clone()).collect();
+    fingerprint::name_findings(&mut all.findings, &sources);
+    for (finding, long) in all.findings.iter().zip(long) {
+        for view in ["sketch.json", "witness.json"] {
+            let old = run.path(&format!("{long}.{view}"));
+            if old.exists() {
+                fs::rename(&old, run.path(&format!("{}.{view}", finding.id)))
+                    .with_context(|| format!("cannot rename {}", old.display()))?;
+            }
+        }
+    }
+    if let Some(path) = &arguments.suppressions {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let rules = suppression::parse(&text)
+            .map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display()))?;
+        let (count, unused) = suppression::apply(&mut all.findings, &rules);
+        if count > 0 {
+            all.not_analysed
+                .push(format!("{count} findings are suppressed"));
+        }
+        for rule in unused {
+            eprintln!("warning: the suppression `{}` matched nothing", rule.text);
+        }
+    }
+    all.not_analysed.dedup();
+    Ok(())
+}

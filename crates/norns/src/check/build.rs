@@ -1,0 +1,68 @@
+//! What `check` runs: compiled sources, or a program that is there already.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use norns_replay::Input;
+
+use crate::cc::{self, Language};
+
+/// Compiles and links the sources into one program.
+pub fn build(sources: &[PathBuf], flags: &[OsString], program: &Path) -> Result<()> {
+    let is_cxx = |source: &PathBuf| {
+        let extension = source.extension().and_then(|extension| extension.to_str());
+        matches!(extension, Some("cc" | "cpp" | "cxx" | "C" | "c++"))
+    };
+    let language = if sources.iter().any(is_cxx) {
+        Language::Cxx
+    } else {
+        Language::C
+    };
+    for source in sources {
+        if !source.exists() {
+            bail!("there is no source {}", source.display());
+        }
+    }
+    let mut words: Vec<OsString> = ["-g", "-pthread", "-o"].map(OsString::from).into();
+    words.push(program.into());
+    words.extend(sources.iter().map(|source| source.clone().into_os_string()));
+    words.extend(flags.iter().cloned());
+    let status = cc::command(language, words)?
+        .status()
+        .context("cannot run the compiler")?;
+    if !status.success() {
+        bail!("the sources do not compile");
+    }
+    Ok(())
+}
+
+/// Whether the program asks for the runtime itself: its file names the library or its hooks.
+pub fn is_instrumented(file: &Path) -> bool {
+    let Ok(bytes) = fs::read(file) else {
+        return false;
+    };
+    let mentions = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+    mentions(b"libnorns_rt") || mentions(b"__tsan_init")
+}
+
+/// Where the program reads from: our own standard input if it is a terminal or has something to
+/// say, else nothing.
+pub fn input() -> Input {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Input::Inherited;
+    }
+    let Ok(file) = stdin.as_fd().try_clone_to_owned().map(fs::File::from) else {
+        return Input::Nothing;
+    };
+    use std::os::unix::fs::FileTypeExt;
+    match file.metadata() {
+        Ok(data) if data.file_type().is_char_device() => Input::Nothing,
+        Ok(_) => Input::File(PathBuf::new()),
+        Err(_) => Input::Nothing,
+    }
+}

@@ -1,0 +1,232 @@
+//! From a witness, or a report of the runtime, to a finding.
+
+use norns_model::{Bug, Witness};
+use norns_replay::report::{Access, Deadlock, Race, Side};
+use norns_replay::schedule::Accesses;
+use norns_report::{AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep};
+use norns_trace::symbolise::Symboliser;
+use norns_trace::wire::Code;
+use norns_trace::{AtomicKind, EventIndex, Op, Trace};
+use serde::{Deserialize, Serialize};
+
+/// A witness as it is kept: positions in the trace.
+#[derive(Serialize, Deserialize)]
+pub struct SavedWitness {
+    pub format: u32,
+    /// The file of the trace, in the same folder.
+    pub trace: String,
+    pub schedule: Vec<u32>,
+    /// Whether a replay must also order conflicting plain accesses.
+    pub ordered_accesses: bool,
+    /// `race`, `lock-deadlock` or `stuck`.
+    pub bug: String,
+    pub events: Vec<u32>,
+}
+
+impl SavedWitness {
+    pub fn of(witness: &Witness, accesses: Accesses, trace: &str) -> Self {
+        let (bug, events) = match &witness.bug {
+            Bug::Race { first, second } => ("race", vec![*first, *second]),
+            Bug::LockDeadlock { blocked } => ("lock-deadlock", blocked.clone()),
+            Bug::Stuck { blocked } => ("stuck", blocked.clone()),
+        };
+        let numbers = |events: &[EventIndex]| events.iter().map(|event| event.0).collect();
+        Self {
+            format: 1,
+            trace: trace.into(),
+            ordered_accesses: accesses == Accesses::Ordered,
+            schedule: numbers(&witness.schedule),
+            bug: bug.into(),
+            events: numbers(&events),
+        }
+    }
+
+    pub fn witness(&self) -> Option<Witness> {
+        let events: Vec<EventIndex> = self.events.iter().map(|&event| EventIndex(event)).collect();
+        let bug = match (self.bug.as_str(), &events[..]) {
+            ("race", &[first, second]) => Bug::Race { first, second },
+            ("lock-deadlock", _) => Bug::LockDeadlock { blocked: events },
+            ("stuck", _) => Bug::Stuck { blocked: events },
+            _ => return None,
+        };
+        Some(Witness {
+            schedule: self
+                .schedule
+                .iter()
+                .map(|&event| EventIndex(event))
+                .collect(),
+            bug,
+        })
+    }
+}
+
+/// The finding that a witness predicts.
+pub fn finding(trace: &Trace, witness: &Witness) -> Finding {
+    let (kind, events) = match &witness.bug {
+        Bug::Race { first, second } => (race_kind(trace, *first, *second), vec![*first, *second]),
+        Bug::LockDeadlock { blocked } => (Kind::Deadlock, blocked.clone()),
+        Bug::Stuck { blocked } => (Kind::Stuck, blocked.clone()),
+    };
+    let steps = witness.schedule.iter().filter(|index| {
+        let op = trace.events[index.index()].op;
+        !matches!(op, Op::Enter | Op::Leave | Op::Read(_) | Op::Write(_))
+    });
+    Finding {
+        id: String::new(),
+        kind,
+        status: Status::Predicted,
+        places: events.iter().map(|&event| place(trace, event)).collect(),
+        witness: Some(steps.map(|&index| step(trace, index)).collect()),
+        verdict: None,
+    }
+}
+
+fn race_kind(trace: &Trace, first: EventIndex, second: EventIndex) -> Kind {
+    let frees = |event: EventIndex| matches!(trace.events[event.index()].op, Op::Free(_));
+    match (frees(first), frees(second)) {
+        (true, true) => Kind::DoubleFree,
+        (false, false) => Kind::DataRace,
+        _ => Kind::UseAfterFree,
+    }
+}
+
+fn step(trace: &Trace, index: EventIndex) -> WitnessStep {
+    let event = trace.events[index.index()];
+    let frame = trace.place(event.place).frames.first();
+    WitnessStep {
+        thread: trace.thread(event.thread).name.clone(),
+        op: norns_report::describe::describe(trace, index).what,
+        file: frame.map_or(String::new(), |frame| frame.file.clone()),
+        line: frame.map_or(0, |frame| frame.line),
+    }
+}
+
+fn place(trace: &Trace, index: EventIndex) -> Place {
+    let event = trace.events[index.index()];
+    let frame = trace.place(event.place).frames.first().cloned();
+    let frame = frame.unwrap_or_default();
+    Place {
+        file: frame.file,
+        line: frame.line,
+        function: frame.function,
+        thread: trace.thread(event.thread).name.clone(),
+        access: access(event.op),
+    }
+}
+
+fn access(op: Op) -> AccessKind {
+    match op {
+        Op::Read(_) => AccessKind::Read,
+        Op::Write(_) => AccessKind::Write,
+        Op::Free(_) => AccessKind::Free,
+        Op::Lock(_) => AccessKind::Lock,
+        Op::ReadLock(_) => AccessKind::ReadLock,
+        Op::Wait(_) | Op::FailedWait(_) => AccessKind::Wait,
+        Op::SemWait(_) => AccessKind::SemWait,
+        Op::BarrierEnter(_) | Op::BarrierExit(_) => AccessKind::Barrier,
+        Op::Join(_) => AccessKind::Join,
+        Op::OnceBegin(_) | Op::OnceEnd(_) | Op::OncePass(_) => AccessKind::Once,
+        Op::Atomic {
+            kind: AtomicKind::Load | AtomicKind::FailedExchange,
+            ..
+        } => AccessKind::AtomicRead,
+        Op::Atomic { .. } => AccessKind::AtomicWrite,
+        _ => AccessKind::Event,
+    }
+}
+
+/// A deadlock that the runtime saw, with the places that it told.
+pub fn deadlock(deadlock: &Deadlock, symbols: &mut Symboliser) -> Finding {
+    let places = deadlock.waits.iter().map(|waits| {
+        let access = match Code::from_byte(waits.code) {
+            Some(Code::ReadLock) => AccessKind::ReadLock,
+            Some(Code::Wait) => AccessKind::Wait,
+            Some(Code::SemWait) => AccessKind::SemWait,
+            Some(Code::BarrierExit | Code::BarrierEnter) => AccessKind::Barrier,
+            Some(Code::Join) => AccessKind::Join,
+            Some(Code::OnceBegin | Code::OncePass) => AccessKind::Once,
+            _ => AccessKind::Lock,
+        };
+        place_at(symbols, waits.pc, &waits.thread, access)
+    });
+    Finding {
+        id: String::new(),
+        kind: if deadlock.is_cycle {
+            Kind::Deadlock
+        } else {
+            Kind::Stuck
+        },
+        status: Status::Confirmed,
+        places: places.collect(),
+        witness: None,
+        verdict: None,
+    }
+}
+
+/// A race that the detector saw.
+pub fn race(race: &Race, symbols: &mut Symboliser) -> Finding {
+    let mut place = |side: &Side| {
+        let access = match side.access {
+            Access::Read => AccessKind::Read,
+            Access::Write => AccessKind::Write,
+            Access::Free => AccessKind::Free,
+            Access::AtomicRead => AccessKind::AtomicRead,
+            Access::AtomicWrite => AccessKind::AtomicWrite,
+        };
+        place_at(symbols, side.pc, &side.thread, access)
+    };
+    let places = vec![place(&race.earlier), place(&race.later)];
+    Finding {
+        id: String::new(),
+        kind: if race.later.access == Access::Free {
+            Kind::UseAfterFree
+        } else {
+            Kind::DataRace
+        },
+        status: Status::Confirmed,
+        places,
+        witness: None,
+        verdict: None,
+    }
+}
+
+fn place_at(symbols: &mut Symboliser, pc: u64, thread: &str, access: AccessKind) -> Place {
+    let frame = symbols.frames(pc).first().cloned().unwrap_or_default();
+    Place {
+        file: frame.file,
+        line: frame.line,
+        function: frame.function,
+        thread: thread.into(),
+        access,
+    }
+}
+
+/// What makes two findings the same to a person: kind and places, whichever thread and order.
+fn key(finding: &Finding) -> (Kind, Vec<(String, u32, AccessKind)>) {
+    let mut places: Vec<_> = finding
+        .places
+        .iter()
+        .map(|place| (place.file.clone(), place.line, place.access))
+        .collect();
+    places.sort();
+    (finding.kind, places)
+}
+
+pub fn is_known(all: &Findings, finding: &Finding) -> bool {
+    all.findings
+        .iter()
+        .any(|known| key(known) == key(finding) && known.status == Status::Confirmed)
+}
+
+/// Adds a finding, or makes a known one what is now known of it.
+pub fn add(all: &mut Findings, finding: Finding) {
+    let known = all
+        .findings
+        .iter_mut()
+        .find(|known| key(known) == key(&finding));
+    match known {
+        Some(known) if finding.status < known.status => *known = finding,
+        Some(_) => {}
+        None => all.findings.push(finding),
+    }
+}

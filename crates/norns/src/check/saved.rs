@@ -1,0 +1,59 @@
+//! The program of a kept run, so that it can be run again in the same way.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use norns_replay::{Input, Program};
+use serde::{Deserialize, Serialize};
+
+use crate::runs::Run;
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    format: u32,
+    /// The words of the command as bytes: they need not be text.
+    command: Vec<Vec<u8>>,
+    folder: PathBuf,
+    input: SavedInput,
+    preload: Option<PathBuf>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SavedInput {
+    Nothing,
+    Inherited,
+    File(PathBuf),
+}
+
+pub fn save(run: &Run, program: &Program) -> Result<()> {
+    let words = program.command.iter();
+    let saved = Saved {
+        format: 1,
+        command: words.map(|word| word.as_bytes().to_vec()).collect(),
+        folder: program.folder.clone(),
+        input: match &program.input {
+            Input::Nothing => SavedInput::Nothing,
+            Input::Inherited => SavedInput::Inherited,
+            Input::File(path) => SavedInput::File(path.clone()),
+        },
+        preload: program.preload.clone(),
+    };
+    run.save("program.json", &saved)
+}
+
+pub fn load(run: &Run) -> Result<Program> {
+    let saved: Saved = run.load("program.json")?;
+    Ok(Program {
+        command: saved.command.into_iter().map(OsString::from_vec).collect(),
+        folder: saved.folder,
+        input: match saved.input {
+            SavedInput::Nothing => Input::Nothing,
+            SavedInput::Inherited => Input::Inherited,
+            SavedInput::File(path) => Input::File(path),
+        },
+        preload: saved.preload,
+    })
+}

@@ -1,0 +1,160 @@
+//! `norns replay ID`: make a finding happen again.
+//!
+//! Exit status: 0 when it happened every time, 1 when not.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use norns_model::Witness;
+use norns_replay::schedule::{self, Accesses};
+use norns_replay::{Input, Limits, Mode, Outcome, Program, Proof, Replayer};
+use norns_report::{Finding, Kind};
+
+use crate::check::describe::SavedWitness;
+use crate::check::saved;
+use crate::runs::Run;
+use crate::{exit, runtime_library};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The finding's id, or its beginning
+    id: String,
+    /// Start gdb at the moment before it happens
+    #[arg(long)]
+    gdb: bool,
+    /// Replay so many times and count
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    times: u32,
+    /// Seconds that one run may take
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    time_limit: u64,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let (run, finding) = Run::with_finding(&arguments.id)?;
+    let program = saved::load(&run)?;
+    let kept: Option<SavedWitness> = run.load(&format!("{}.witness.json", finding.id)).ok();
+    let name = kept.as_ref().map_or("trace.norns", |kept| &kept.trace);
+    let (trace, _) = norns_trace::read(&run.path(name))?;
+    let witness = kept.as_ref().and_then(SavedWitness::witness);
+    let accesses = match &kept {
+        Some(kept) if kept.ordered_accesses => Accesses::Ordered,
+        _ => Accesses::Free,
+    };
+    let schedule = match &witness {
+        Some(witness) => schedule::of_witness(&trace, witness, accesses),
+        None => schedule::of_recording(&trace),
+    };
+    if arguments.gdb {
+        return debug(&run, &finding, &program, &schedule);
+    }
+    let replayer = Replayer {
+        program: &program,
+        trace: &trace,
+        folder: run.path("replays"),
+        limits: Limits {
+            time: Duration::from_secs(arguments.time_limit),
+            ..Limits::default()
+        },
+    };
+    count(&arguments, &finding, &replayer, witness.as_ref(), accesses)
+}
+
+fn count(
+    arguments: &Arguments,
+    finding: &Finding,
+    replayer: &Replayer,
+    witness: Option<&Witness>,
+    accesses: Accesses,
+) -> Result<ExitCode> {
+    let mut shown = 0;
+    let mut other = None;
+    for _ in 0..arguments.times {
+        let outcome = match witness {
+            Some(witness) => replayer.replay(witness, "again", accesses)?.outcome,
+            None => match replayer.replay_recording()?.0.deadlock {
+                Some(_) => Outcome::Confirmed(Proof::Cycle),
+                None => Outcome::NoBug,
+            },
+        };
+        match outcome {
+            Outcome::Confirmed(proof) => {
+                shown += 1;
+                if arguments.times == 1 {
+                    println!("{}: {}", finding.id, proof.describe());
+                }
+            }
+            outcome => other = Some(outcome),
+        }
+    }
+    if let Some(other) = other {
+        println!("{}: {}", finding.id, describe(&other));
+    }
+    println!(
+        "{}: happened {shown} of {} times",
+        finding.id, arguments.times
+    );
+    Ok(if shown == arguments.times {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(exit::FOUND)
+    })
+}
+
+fn describe(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Confirmed(proof) => proof.describe().into(),
+        Outcome::OrderedBySpinLoop { .. } => "a spin loop orders the two accesses".into(),
+        Outcome::NoBug => "the schedule was followed and nothing wrong showed".into(),
+        Outcome::Infeasible { why, .. } => format!("the program left the schedule: {why}"),
+        Outcome::TimedOut => "the program did not end in time".into(),
+    }
+}
+
+/// Becomes gdb, which runs the program up to the bug and prints where the threads are.
+fn debug(run: &Run, finding: &Finding, program: &Program, schedule: &str) -> Result<ExitCode> {
+    let path = run.path("replays").join("gdb.schedule");
+    fs::write(&path, schedule).with_context(|| format!("cannot write {}", path.display()))?;
+    let moment = match finding.kind {
+        Kind::Deadlock | Kind::Stuck => "the threads wait for each other",
+        _ => "both threads are about to access the same memory",
+    };
+    let gdb = OsString::from("gdb");
+    runtime_library::find_program(&gdb)
+        .context("gdb is not installed\n help: sudo apt-get install gdb")?;
+    let mut command = Command::new(gdb);
+    let mut say = |text: String| {
+        command.arg("-ex").arg(text);
+    };
+    say("set breakpoint pending on".into());
+    say("set startup-with-shell off".into());
+    say(format!(
+        "set environment NORNS_MODE {}",
+        Mode::Replay.name()
+    ));
+    say(format!("set environment NORNS_SCHEDULE {}", path.display()));
+    say("set environment NORNS_STOP 1".into());
+    if let Some(runtime) = &program.preload {
+        say(format!("set environment LD_PRELOAD {}", runtime.display()));
+    }
+    say("break norns_stop_here".into());
+    match &program.input {
+        Input::File(input) => {
+            say("set startup-with-shell on".into());
+            say(format!("run < {}", input.display()));
+        }
+        _ => say("run".into()),
+    }
+    say("thread apply all backtrace".into());
+    say(format!("echo norns: {moment}\\n"));
+    let error = command
+        .current_dir(&program.folder)
+        .arg("--args")
+        .args(&program.command)
+        .exec();
+    Err(error).context("cannot run gdb")
+}
