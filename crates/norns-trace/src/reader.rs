@@ -127,9 +127,9 @@ pub fn read_recording(path: &Path) -> Result<(Recording, Vec<Warning>), Error> {
 
 /// How many events a finished trace has: from its index, without reading it.
 pub fn event_count(path: &Path) -> Result<u64, Error> {
-    let failed = |source| Error::Read {
+    let failed = |cause| Error::Read {
         path: path.into(),
-        source,
+        cause,
     };
     let mut file = File::open(path).map_err(failed)?;
     let chunks = crate::container::chunks(&mut file).map_err(failed)?;
@@ -147,10 +147,10 @@ pub fn write(path: &Path, trace: &Trace) -> Result<(), Error> {
 pub fn create_raw(path: &Path, info: &[Info]) -> Result<(), Error> {
     // The tail of an earlier recording with this name is not ours.
     match std::fs::remove_file(tail_path(path)) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
             return Err(Error::Write {
                 path: tail_path(path),
-                source,
+                cause,
             });
         }
         _ => {}
