@@ -24,8 +24,8 @@ pub struct Order {
     previous: Vec<u32>,
     next: Vec<u32>,
     first: u32,
-    /// The node that a query put somewhere else than its number says.
-    placed: Option<Node>,
+    /// The node whose place does not follow from its number.
+    divider: Option<Node>,
     /// Up to the first of these nodes, and from the second on, the order is the one to start
     /// from. `NOBODY`: up to the very beginning, or end.
     changed: Option<(u32, u32)>,
@@ -135,11 +135,11 @@ impl Order {
 
     /// The order between two neighbours of the current order, exclusive, is about to change.
     fn note_change(&mut self, mut low: u32, mut high: u32) {
-        let placed = self.placed.map_or(NOBODY, |node| node.0);
-        if low != NOBODY && low == placed {
+        let divider = self.divider.map_or(NOBODY, |node| node.0);
+        if low != NOBODY && low == divider {
             low = self.previous[low as usize];
         }
-        if high != NOBODY && high == placed {
+        if high != NOBODY && high == divider {
             high = self.next[high as usize];
         }
         let label = |node: u32, none: u64| match node {
@@ -271,7 +271,7 @@ impl Graph {
                 previous,
                 next,
                 first,
-                placed: None,
+                divider: None,
                 changed: None,
             },
             fixed_out: Fixed::new(count, edges.iter().map(|&(a, b)| (a.0, b.0))),
@@ -299,21 +299,53 @@ impl Graph {
         }
     }
 
-    /// Goes back to the order to start from, with one node put just before another.
-    pub fn begin(&mut self, placed: Option<(Node, Node)>) {
+    /// Goes back to the order to start from; then, with `divided`, the divider comes behind the
+    /// nodes that are early and before all others.
+    pub fn begin(&mut self, divided: Option<(Node, &[bool])>) {
         let order = &mut self.order;
         order.label.copy_from_slice(&self.start.0);
         order.previous.copy_from_slice(&self.start.1);
         order.next.copy_from_slice(&self.start.2);
         order.first = if order.label.is_empty() { NOBODY } else { 0 };
-        order.placed = placed.map(|(node, _)| node);
+        order.divider = divided.map(|(node, _)| node);
         order.changed = None;
-        if let Some((node, other)) = placed {
-            let mut previous = order.previous[other.index()];
-            if previous == node.0 {
-                previous = order.previous[node.index()];
+        let Some((divider, early)) = divided else {
+            return;
+        };
+        let nodes = || (0..early.len() as u32).filter(|&node| node != divider.0);
+        let first_late = nodes().find(|&node| !early[node as usize]);
+        let last_early = nodes().rev().find(|&node| early[node as usize]);
+        let mut last = NOBODY;
+        order.first = NOBODY;
+        let late = nodes().filter(|&node| !early[node as usize]);
+        let order_now = nodes()
+            .filter(|&node| early[node as usize])
+            .chain([divider.0])
+            .chain(late);
+        for (i, node) in order_now.enumerate() {
+            order.label[node as usize] = (i as u64 + 1) * GAP;
+            order.previous[node as usize] = last;
+            match last {
+                NOBODY => order.first = node,
+                _ => order.next[last as usize] = node,
             }
-            order.move_behind(&[node.0], previous);
+            last = node;
+        }
+        if last != NOBODY {
+            order.next[last as usize] = NOBODY;
+        }
+        if let (Some(late), Some(early)) = (first_late, last_early)
+            && late < early
+        {
+            let neighbour = |node: u32| if node == divider.0 { NOBODY } else { node };
+            let before = late.checked_sub(1).map_or(NOBODY, neighbour);
+            let after = early + 1;
+            let after = if (after as usize) < order.label.len() {
+                neighbour(after)
+            } else {
+                NOBODY
+            };
+            order.changed = Some((before, after));
         }
     }
 

@@ -8,8 +8,8 @@
 //! the lazy decisions are ours.)
 //!
 //! Clauses need not be there from the beginning: a `Lazy` source looks at the current order and
-//! gives those that it violates. Decisions follow the violated clauses, first come first served;
-//! there is no activity score, since a query seldom needs more than a handful of conflicts.
+//! gives those that it violates. The violated clause with the fewest open literals is decided
+//! first; there is no activity score (tried: it helps some queries and harms more).
 
 use std::collections::VecDeque;
 
@@ -53,8 +53,10 @@ impl Lazy for NoMore {
 
 pub struct Query {
     pub assumptions: Vec<Literal>,
-    /// A node and the one before which it stands in the order to start from.
-    pub place: Option<(Node, Node)>,
+    /// How to change the order to start from: a node, and for every node whether it comes before
+    /// that one. The early nodes, and the others, keep their order; no edge leads from a late
+    /// node to an early one.
+    pub start: Option<(Node, Vec<bool>)>,
     /// After so many conflicts the answer is `Undecided`.
     pub conflicts: u64,
 }
@@ -85,6 +87,9 @@ enum Reason {
     /// A path of edges that were there before the literal; found again when it is asked for.
     Path,
 }
+
+/// How many violated clauses are compared before a decision.
+const FEW: usize = 1000;
 
 struct Clause {
     /// The first two are watched.
@@ -278,7 +283,9 @@ impl Solver {
             }
         }
         self.theory_head = 0;
-        self.graph.begin(query.place);
+        let start = query.start.as_ref();
+        self.graph
+            .begin(start.map(|(divider, early)| (*divider, early.as_slice())));
         for node in self.moved.drain(..) {
             self.is_moved[node.index()] = false;
         }
@@ -348,22 +355,38 @@ impl Solver {
         }
     }
 
-    /// A literal of the first violated clause. The clause stays a suspect until it is seen to
-    /// hold, since a conflict can undo the decision before the order has changed.
+    /// A literal of a violated clause: among the first few the one with the fewest open literals,
+    /// and there the first that is open.
+    ///
+    /// A clause stays a suspect until it is seen to hold, since a conflict can undo a decision
+    /// before the order has changed.
     fn next_decision(&mut self) -> Option<Literal> {
-        while let Some(&clause) = self.suspects.front() {
+        let mut best: Option<(usize, Literal)> = None;
+        let mut looked_at = 0;
+        while looked_at < FEW {
+            let Some(&clause) = self.suspects.get(looked_at) else {
+                break;
+            };
             let literals = &self.problem[clause as usize];
             if literals.iter().any(|&literal| self.value(literal)) {
-                self.suspects.pop_front();
                 self.suspected[clause as usize] = false;
+                // Keeps the order of those before it, and is cheap at the front.
+                self.suspects.remove(looked_at);
                 continue;
             }
-            let open = literals
+            looked_at += 1;
+            let mut open = literals
                 .iter()
-                .find(|&&literal| self.assigned_value(literal).is_none());
-            return Some(*open.expect("propagation finds clauses that are false"));
+                .filter(|&&literal| self.assigned_value(literal).is_none());
+            let first = *open
+                .next()
+                .expect("propagation finds clauses that are false");
+            let more = open.count();
+            if best.is_none_or(|(fewest, _)| more < fewest) {
+                best = Some((more, first));
+            }
         }
-        None
+        best.map(|(_, literal)| literal)
     }
 
     fn enqueue(&mut self, literal: Literal, reason: Reason) {

@@ -10,7 +10,7 @@ use norns_model::Model;
 use norns_order::{Formula, Node};
 use norns_trace::Op;
 
-use super::frame::{Constraint, Frame, Part, Sight, node};
+use super::frame::{Constraint, Frame, Part, Sight, node, prefer_observed};
 
 pub(super) struct Condition {
     nodes: Vec<Node>,
@@ -145,6 +145,7 @@ impl Condition {
             }
         }
         parts.push(Part::Absent(to));
+        prefer_observed(&mut parts);
         sight.frame.clause(formula, parts);
     }
 }

@@ -11,7 +11,7 @@ use norns_model::{Model, State};
 use norns_order::{Formula, Literal, Node, Sum};
 use norns_trace::{ObjectId, Op};
 
-use super::frame::{Constraint, Frame, Part, Sight};
+use super::frame::{Constraint, Frame, Part, Sight, prefer_observed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -84,6 +84,7 @@ impl Semaphore {
             .filter(|&other| other != wait && sight.is_before(other, wait));
         parts.extend(earlier.map(|other| Part::Before(wait, other)));
         parts.push(Part::Absent(wait));
+        prefer_observed(&mut parts);
         sight.frame.clause(formula, parts);
     }
 
@@ -112,6 +113,7 @@ impl Semaphore {
         posts.truncate(enough);
         parts.extend(posts.into_iter().map(|post| Part::Before(failed, post)));
         parts.push(Part::Absent(failed));
+        prefer_observed(&mut parts);
         sight.frame.clause(formula, parts);
     }
 }
@@ -259,6 +261,7 @@ impl Constraint for Barrier {
             let pushing = &entries[..full_rounds * self.count];
             parts.extend(pushing.iter().map(|&other| Part::Before(entry, other)));
             parts.push(Part::Absent(exit));
+            prefer_observed(&mut parts);
             sight.frame.clause(formula, parts);
         }
     }

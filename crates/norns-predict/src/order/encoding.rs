@@ -8,13 +8,14 @@ use std::rc::Rc;
 
 use norns_model::Model;
 use norns_order::{Formula, Lazy, Node, View};
-use norns_trace::{EventIndex, Op};
+use norns_trace::{Event, EventIndex, Op};
 
 use super::clocks::Clocks;
 use super::conditions::conditions;
 use super::counters::{barriers, semaphores};
 use super::frame::{Constraint, Frame, Part, Sight, node};
 use super::locks::{Lock, locks};
+use super::needed_next;
 use super::needs::Needs;
 use super::registers::{Reads, Register, locations, onces};
 
@@ -80,6 +81,26 @@ impl Encoding {
         self.frame.end.index() + 1
     }
 
+    /// Where to begin the search for a schedule after which `events` are next: what the trace has
+    /// before the first of them takes place, and what has to in every such schedule.
+    pub fn start(&self, model: &Model<'_>, events: &[EventIndex]) -> Vec<bool> {
+        let mut until = vec![0u32; model.threads.len()];
+        for &event in events {
+            for needed in needed_next(model, event) {
+                for (thread, until) in until.iter_mut().enumerate() {
+                    *until = (*until).max(self.frame.clocks.known(needed, thread));
+                }
+            }
+        }
+        let first = events.iter().map(|event| event.index()).min().unwrap_or(0);
+        let early = |(i, event): (usize, &Event)| {
+            i < first || model.position[i] < until[event.thread.index()]
+        };
+        let mut start: Vec<bool> = model.trace.events.iter().enumerate().map(early).collect();
+        start.push(false);
+        start
+    }
+
     /// Everything at once, for another solver.
     pub fn all(&self, formula: &mut Formula) {
         for constraint in &self.constraints {
@@ -99,7 +120,7 @@ fn boxed<C: Constraint + 'static>(constraint: C) -> Box<dyn Constraint> {
 
 impl Lazy for Encoding {
     fn begin(&mut self) {
-        self.dirty.fill(!self.start_holds);
+        self.dirty.fill(true);
     }
 
     fn violated(&mut self, view: &View<'_>, moved: &[Node], formula: &mut Formula) {

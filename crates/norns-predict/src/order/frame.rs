@@ -105,3 +105,11 @@ pub(super) trait Constraint {
     /// Adds everything, for another solver.
     fn all(&self, frame: &Frame, formula: &mut Formula);
 }
+
+/// Orders that the trace has come first, the nearest before the others: so they are tried.
+pub(super) fn prefer_observed(parts: &mut [Part]) {
+    parts.sort_by_key(|part| match part {
+        Part::Before(a, b) => (u8::from(a > b), a.0.abs_diff(b.0)),
+        Part::Absent(_) | Part::Literal(_) => (2, 0),
+    });
+}

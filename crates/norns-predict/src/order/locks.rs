@@ -9,7 +9,7 @@ use norns_model::Model;
 use norns_order::{Formula, Node};
 use norns_trace::{ObjectId, ObjectKind, Op, ThreadId};
 
-use super::frame::{Constraint, Frame, Part, Sight, node};
+use super::frame::{Constraint, Frame, Part, Sight, node, prefer_observed};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Section {
@@ -259,9 +259,9 @@ impl Constraint for Lock {
                             .release
                             .map(|release| Part::Before(failed.node, release))
                     });
-                    sight
-                        .frame
-                        .clause(formula, parts.chain([Part::Absent(failed.node)]));
+                    let mut parts: Vec<Part> = parts.chain([Part::Absent(failed.node)]).collect();
+                    prefer_observed(&mut parts);
+                    sight.frame.clause(formula, parts);
                 }
             }
         }

@@ -146,10 +146,12 @@ impl<'t> Engine<'t> {
         let assumptions = assumptions(&self.model, &bug, self.encoding.frame.end, &mut |a, b| {
             solver.before(a, b)
         });
-        let first = *events.iter().min().expect("a bug has events");
         let query = Query {
             assumptions,
-            place: Some((self.encoding.frame.end, node(first))),
+            start: Some((
+                self.encoding.frame.end,
+                self.encoding.start(&self.model, &events),
+            )),
             conflicts: self.budget,
         };
         match self.solver.solve(&query, &mut self.encoding) {

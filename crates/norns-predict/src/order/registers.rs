@@ -16,7 +16,7 @@ use norns_order::{Formula, Node};
 use norns_trace::{EventIndex, Op};
 use rustc_hash::FxHashMap;
 
-use super::frame::{Constraint, Frame, Part, Sight};
+use super::frame::{Constraint, Frame, Part, Sight, prefer_observed};
 use super::needs::Needs;
 
 #[derive(Clone, Copy, Debug)]
@@ -284,14 +284,6 @@ impl Register {
         parts.push(released);
         sight.frame.clause(formula, parts);
     }
-}
-
-/// Orders that the trace has come first: they are tried first.
-fn prefer_observed(parts: &mut [Part]) {
-    parts.sort_by_key(|part| match part {
-        Part::Before(a, b) => u8::from(a > b),
-        _ => 2,
-    });
 }
 
 impl Constraint for Register {
