@@ -563,10 +563,17 @@ impl Guard {
                 self.sleep(me, None);
                 continue;
             }
+            // Whether another thread is held, or may still come to where it is to be held.
             let waits = |index: usize| {
-                let state = self.hold_state[index];
-                self.holds[index].is_some_and(|hold| Some(hold.thread) != me.scheduled)
-                    && !state.over
+                let Some(hold) = self.holds[index] else {
+                    return false;
+                };
+                let Some(thread) = self.thread_of(hold.thread) else {
+                    return false;
+                };
+                let may_come = matches!(thread.activity, Activity::Running | Activity::Held)
+                    && thread.points <= hold.points;
+                may_come && thread.number != me.number && !self.hold_state[index].over
             };
             if !self.started || !(waits(0) || waits(1)) || futex::now(1) >= end {
                 return;

@@ -1,0 +1,163 @@
+//! Runs `norns check` over every program of tests/programs and compares what it confirms with
+//! what the program's lines expect.
+//!
+//! `// finds: KIND [ACCESS]` on a line: a confirmed finding of this kind has a place there, with
+//! this access if one is named. Every place of a confirmed finding must be on such a line. Lines
+//! with `// spins` belong to a spin loop: something is reported there, but not as confirmed.
+//! `NORNS_TEST_PROGRAMS` limits the test to the programs whose path contains its value.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn programs() -> Vec<PathBuf> {
+    let only = std::env::var("NORNS_TEST_PROGRAMS").unwrap_or_default();
+    let mut found = Vec::new();
+    for folder in fs::read_dir(root().join("tests/programs")).expect("the programs are there") {
+        let folder = folder.expect("a readable folder").path();
+        for file in fs::read_dir(folder).expect("a folder of programs") {
+            let path = file.expect("a readable folder").path();
+            if path.to_string_lossy().contains(&only) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+struct Expected {
+    /// Line to kind and access.
+    finds: BTreeMap<u64, (String, Option<String>)>,
+    spins: BTreeSet<u64>,
+}
+
+fn expected(program: &Path) -> Expected {
+    let text = fs::read_to_string(program).expect("a readable program");
+    let mut finds = BTreeMap::new();
+    let mut spins = BTreeSet::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if let Some((_, what)) = line.split_once("// finds: ") {
+            let mut words = what.split_whitespace().map(str::to_string);
+            let kind = words.next().expect("a kind after `finds:`");
+            finds.insert(number, (kind, words.next()));
+        }
+        if line.contains("// spins") {
+            spins.insert(number);
+        }
+    }
+    Expected { finds, spins }
+}
+
+/// What is wrong with the findings of one program; empty when nothing is.
+fn problems(program: &Path, compiler: &str, runs: &Path) -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_norns"))
+        .args(["check", "--format", "json"])
+        .arg(program)
+        .env("NORNS_CC", compiler)
+        .env("NORNS_RUNS", runs)
+        .stdin(Stdio::null())
+        .output()
+        .expect("norns runs");
+    let Ok(found) = serde_json::from_slice::<Value>(&output.stdout) else {
+        return vec![format!(
+            "no findings; {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )];
+    };
+    let expected = expected(program);
+    let mut problems = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut spun = BTreeSet::new();
+    for finding in found["findings"].as_array().into_iter().flatten() {
+        let kind = finding["kind"].as_str().unwrap_or_default();
+        for place in finding["places"].as_array().into_iter().flatten() {
+            let line = place["line"].as_u64().unwrap_or(0);
+            if finding["status"] == "ordered-by-spin-loop" {
+                spun.insert(line);
+            }
+            if finding["status"] != "confirmed" {
+                continue;
+            }
+            match expected.finds.get(&line) {
+                Some((wanted, access)) if wanted == kind => {
+                    if access
+                        .as_ref()
+                        .is_none_or(|access| place["access"] == **access)
+                    {
+                        seen.insert(line);
+                    }
+                }
+                _ => problems.push(format!("{kind} confirmed at line {line}")),
+            }
+        }
+    }
+    for (line, (kind, _)) in &expected.finds {
+        if !seen.contains(line) {
+            problems.push(format!("no {kind} confirmed at line {line}"));
+        }
+    }
+    for line in expected.spins.difference(&spun) {
+        problems.push(format!("no spin loop seen at line {line}"));
+    }
+    let status = output.status.code();
+    let wanted = i32::from(!expected.finds.is_empty());
+    if status != Some(wanted) {
+        problems.push(format!("exit status {status:?} instead of {wanted}"));
+    }
+    problems
+}
+
+#[test]
+fn every_program_shows_what_its_lines_say() {
+    let runs = std::env::temp_dir().join(format!("norns-test-{}", std::process::id()));
+    // Every program with gcc, and every third with clang.
+    let mut jobs: Vec<(PathBuf, &str)> = Vec::new();
+    for (number, program) in programs().into_iter().enumerate() {
+        if number % 3 == 0 && has("clang-19") {
+            jobs.push((program.clone(), "clang-19"));
+        }
+        jobs.push((program, "gcc"));
+    }
+    let jobs = Mutex::new(jobs);
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let Some((program, compiler)) = jobs.lock().expect("no panic").pop() else {
+                        return;
+                    };
+                    let problems = problems(&program, compiler, &runs);
+                    if !problems.is_empty() {
+                        let name = program.strip_prefix(root()).unwrap_or(&program);
+                        let text = format!("{} ({compiler}): {problems:?}", name.display());
+                        failures.lock().expect("no panic").push(text);
+                    }
+                }
+            });
+        }
+    });
+    let _ = fs::remove_dir_all(&runs);
+    let mut failures = failures.into_inner().expect("no panic");
+    failures.sort();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+fn has(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}

@@ -1,0 +1,24 @@
+// Relaxed operations between fences publish the data.
+#include <pthread.h>
+#include <stdatomic.h>
+
+static atomic_int ready;
+static int data, seen;
+
+static void *worker(void *unused) {
+    data = 42;
+    atomic_thread_fence(memory_order_release);
+    atomic_store_explicit(&ready, 1, memory_order_relaxed);
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    if (atomic_load_explicit(&ready, memory_order_relaxed)) {
+        atomic_thread_fence(memory_order_acquire);
+        seen = data;
+    }
+    pthread_join(thread, 0);
+    return 0;
+}

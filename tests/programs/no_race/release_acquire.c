@@ -1,0 +1,21 @@
+// The data is read only if the flag was seen.
+#include <pthread.h>
+#include <stdatomic.h>
+
+static atomic_int ready;
+static int data, seen;
+
+static void *worker(void *unused) {
+    data = 42;
+    atomic_store_explicit(&ready, 1, memory_order_release);
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    if (atomic_load_explicit(&ready, memory_order_acquire))
+        seen = data;
+    pthread_join(thread, 0);
+    return 0;
+}

@@ -1,0 +1,18 @@
+// An atomic store and a plain read of the same variable.
+#include <pthread.h>
+#include <stdatomic.h>
+
+static int shared, seen;
+
+static void *worker(void *unused) {
+    atomic_store((atomic_int *)&shared, 1); // finds: data-race
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    seen = shared; // finds: data-race read
+    pthread_join(thread, 0);
+    return 0;
+}

@@ -1,0 +1,25 @@
+// Check and act are each locked, the read between them is not.
+#include <pthread.h>
+
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static int queue;
+
+static void *worker(void *unused) {
+    pthread_mutex_lock(&m);
+    int empty = queue == 0;
+    pthread_mutex_unlock(&m);
+    if (empty)
+        queue = 1; // finds: data-race write
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    pthread_mutex_lock(&m);
+    int full = queue; // finds: data-race read
+    pthread_mutex_unlock(&m);
+    (void)full;
+    pthread_join(thread, 0);
+    return 0;
+}

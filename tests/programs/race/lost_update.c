@@ -1,0 +1,19 @@
+// Both threads read, add and write back.
+#include <pthread.h>
+
+static int balance;
+
+static void *worker(void *unused) {
+    int old = balance;  // finds: data-race read
+    balance = old + 10; // finds: data-race write
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    int old = balance;  // finds: data-race read
+    balance = old - 10; // finds: data-race write
+    pthread_join(thread, 0);
+    return 0;
+}

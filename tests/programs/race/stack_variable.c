@@ -1,0 +1,16 @@
+// A local variable of main, shared by its address.
+#include <pthread.h>
+
+static void *worker(void *argument) {
+    *(int *)argument = 1; // finds: data-race write
+    return 0;
+}
+
+int main(void) {
+    pthread_t thread;
+    int local = 0;
+    pthread_create(&thread, 0, worker, &local);
+    local = 2; // finds: data-race write
+    pthread_join(thread, 0);
+    return local == 0;
+}

@@ -1,0 +1,20 @@
+// The result of trylock is not looked at.
+#include <pthread.h>
+
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static int counter;
+
+static void *worker(void *unused) {
+    pthread_mutex_trylock(&m);
+    counter = 1; // finds: data-race write
+    pthread_mutex_unlock(&m);
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    counter = 2; // finds: data-race write
+    pthread_join(thread, 0);
+    return 0;
+}

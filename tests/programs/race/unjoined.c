@@ -1,0 +1,17 @@
+// Main reads the result without joining; the thread is joined too late.
+#include <pthread.h>
+
+static int result, seen;
+
+static void *worker(void *unused) {
+    result = 42; // finds: data-race write
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    seen = result; // finds: data-race read
+    pthread_join(thread, 0);
+    return 0;
+}

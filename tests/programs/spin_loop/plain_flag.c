@@ -1,0 +1,21 @@
+// A plain flag that the other thread spins on: in order, but by no means that C knows.
+#include <pthread.h>
+
+static volatile int flag;
+static int data, seen;
+
+static void *worker(void *unused) {
+    while (!flag) // spins
+        continue;
+    seen = data; // spins
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    data = 42; // spins
+    flag = 1;  // spins
+    pthread_join(thread, 0);
+    return 0;
+}

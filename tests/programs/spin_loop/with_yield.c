@@ -1,0 +1,22 @@
+// The loop gives the processor away.
+#include <pthread.h>
+#include <sched.h>
+
+static volatile int flag;
+static int data, seen;
+
+static void *worker(void *unused) {
+    while (!flag) // spins
+        sched_yield();
+    seen = data; // spins
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    data = 42; // spins
+    flag = 1;  // spins
+    pthread_join(thread, 0);
+    return 0;
+}
