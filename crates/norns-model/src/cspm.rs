@@ -60,6 +60,7 @@ pub fn cspm(model: &Model, checks: Checks) -> (String, Vec<Cell>) {
             .copied()
             .collect(),
         joined: BTreeSet::new(),
+        all_steps: BTreeSet::new(),
         out: String::new(),
     };
     writer.write();
@@ -103,6 +104,8 @@ struct Writer<'a> {
     /// `(later, earlier)`: orders that no object makes.
     marks: Vec<(EventIndex, EventIndex)>,
     joined: BTreeSet<ThreadId>,
+    /// All events of threads but `leaves`.
+    all_steps: Alphabet,
     out: String,
 }
 
@@ -118,6 +121,7 @@ impl Writer<'_> {
         for &thread in &threads {
             self.thread(thread);
         }
+        self.complete_sleeps();
         self.objects();
         self.program();
         if self.checks.deadlock {
@@ -232,6 +236,10 @@ impl Writer<'_> {
             "-- thread {}",
             printable(&self.model.trace.thread(thread).name)
         );
+        for step in &steps {
+            let events = step.split('?').filter(|event| !event.is_empty());
+            self.all_steps.extend(events.map(str::to_string));
+        }
         let pieces: Vec<&[String]> = steps.chunks(PIECE).collect();
         for (i, piece) in pieces.iter().enumerate() {
             let this = if i == 0 {
@@ -475,7 +483,53 @@ impl Writer<'_> {
     fn locking(&mut self, name: &str, lock: ObjectId, on: &str, steps: &mut Vec<String>) {
         let step = format!("{name}.{on}");
         self.joins_in(format!("LOCK_o{}", lock.0), &step);
+        // The lock offers this to its holder, who may never do it.
+        self.joins_in(format!("LOCK_o{}", lock.0), &format!("unlock.{on}"));
         steps.push(step);
+    }
+
+    /// A lock and a condition offer `sleep` to more threads than do it; whatever either offers
+    /// must be something that the threads have to agree to.
+    fn complete_sleeps(&mut self) {
+        let sleeps: Alphabet = self.events_of("CONDITION", "sleep");
+        let lockers: Alphabet = self.events_of("LOCK", "lock");
+        let mut all = sleeps.clone();
+        for sleep in &sleeps {
+            let parts: Vec<&str> = sleep.split('.').collect();
+            for other in &sleeps {
+                let others: Vec<&str> = other.split('.').collect();
+                if parts[3] == others[3] {
+                    all.insert(format!("sleep.{}.{}.{}", parts[1], others[2], parts[3]));
+                }
+            }
+        }
+        for sleep in all.clone() {
+            let parts: Vec<&str> = sleep.split('.').collect();
+            for locker in &lockers {
+                let lock: Vec<&str> = locker.split('.').collect();
+                if lock[2] == parts[2] {
+                    all.insert(format!("sleep.{}.{}.{}", lock[1], parts[2], parts[3]));
+                }
+            }
+        }
+        for sleep in all {
+            let parts: Vec<String> = sleep.split('.').map(str::to_string).collect();
+            self.joins_in(format!("LOCK_{}", parts[2]), &sleep);
+            self.joins_in(format!("CONDITION_{}", parts[3]), &sleep);
+        }
+    }
+
+    fn events_of(&self, process: &str, channel: &str) -> Alphabet {
+        let processes = self
+            .alphabets
+            .iter()
+            .filter(|(name, _)| name.starts_with(process));
+        let events = processes.flat_map(|(_, alphabet)| alphabet);
+        let prefix = format!("{channel}.");
+        events
+            .filter(|event| event.starts_with(&prefix))
+            .cloned()
+            .collect()
     }
 
     fn trying(&mut self, name: &str, lock: ObjectId, on: &str, steps: &mut Vec<String>) {
@@ -535,46 +589,69 @@ impl Writer<'_> {
                     "{name} = fork?t:{}!{id} -> start.{id} -> STOP",
                     threads("fork")
                 ),
-                "JOIN" => format!(
-                    "{name} = done.{id} -> {name}_DONE [] tryjoin?t:{}!{id} -> {name}\n\
-                     {name}_DONE = join?t:{}!{id} -> {name}_DONE",
-                    threads("tryjoin"),
-                    threads("join")
-                ),
+                "JOIN" => {
+                    let (tries, joins) = (threads("tryjoin"), threads("join"));
+                    let first = choice(&[
+                        (id.to_string(), format!("done.{id} -> {name}_DONE")),
+                        (tries.clone(), format!("tryjoin?t:{tries}!{id} -> {name}")),
+                    ]);
+                    let then = if joins == "{}" {
+                        "STOP".to_string()
+                    } else {
+                        format!("join?t:{joins}!{id} -> {name}_DONE")
+                    };
+                    format!("{name} =\n  {first}\n{name}_DONE = {then}")
+                }
                 "LOCK" => lock_text(&name, id, &threads, &alphabet),
-                "CONDITION" => condition_text(&name, id, &threads),
+                "CONDITION" => condition_text(&name, id, &threads, &alphabet),
                 "BARRIER" => {
-                    let count = self.number(id);
+                    let (enters, exits) = (threads("enter"), threads("exit"));
+                    let enter = format!(
+                        "enter?t:{enters}!{id} -> {name}_WAITING(if card(waiting) + 1 >= {} then \
+                         {{}} else union(waiting, {{t}}))",
+                        self.number(id)
+                    );
+                    let exit =
+                        format!("exit?t:diff({exits}, waiting)!{id} -> {name}_WAITING(waiting)");
+                    let choice = choice(&[(enters, enter), (exits, exit)]);
+                    format!("{name} = {name}_WAITING({{}})\n{name}_WAITING(waiting) =\n  {choice}")
+                }
+                "SEMAPHORE" => {
+                    let (posts, waits) = (threads("post"), threads("semwait"));
+                    let tries = threads("trysemwait");
+                    let post = format!("post?t:{posts}!{id} -> {name}_VALUE(n + 1)");
+                    let wait = format!("n > 0 & semwait?t:{waits}!{id} -> {name}_VALUE(n - 1)");
+                    let fail = format!("n == 0 & trysemwait?t:{tries}!{id} -> {name}_VALUE(n)");
+                    let choice = choice(&[(posts, post), (waits, wait), (tries, fail)]);
+                    let value = self.number(id);
+                    format!("{name} = {name}_VALUE({value})\n{name}_VALUE(n) =\n  {choice}")
+                }
+                "ONCE" => {
+                    let (begins, passes) = (threads("oncebegin"), threads("oncepass"));
+                    let (ends, unbegun) = (threads("onceend"), threads("unbegun"));
+                    let step = |threads: &str, channel: &str, then: &str| {
+                        let text = format!("{channel}?t:{threads}!{id} -> {name}{then}");
+                        if threads == "{}" {
+                            "STOP".to_string()
+                        } else {
+                            text
+                        }
+                    };
+                    let first = choice(&[
+                        (begins.clone(), step(&begins, "oncebegin", "_RUNS")),
+                        (unbegun.clone(), step(&unbegun, "unbegun", "")),
+                    ]);
+                    let first = if first.is_empty() {
+                        "STOP".to_string()
+                    } else {
+                        first
+                    };
                     format!(
-                        "{name} = {name}_WAITING({{}})\n\
-                         {name}_WAITING(waiting) =\n  \
-                         enter?t:{}!{id} -> {name}_WAITING(if card(waiting) + 1 >= {count} then \
-                         {{}} else union(waiting, {{t}}))\n  \
-                         [] exit?t:diff({}, waiting)!{id} -> {name}_WAITING(waiting)",
-                        threads("enter"),
-                        threads("exit")
+                        "{name} =\n  {first}\n{name}_RUNS = {}\n{name}_DONE = {}",
+                        step(&ends, "onceend", "_DONE"),
+                        step(&passes, "oncepass", "_DONE")
                     )
                 }
-                "SEMAPHORE" => format!(
-                    "{name} = {name}_VALUE({})\n\
-                     {name}_VALUE(n) =\n  \
-                     post?t:{}!{id} -> {name}_VALUE(n + 1)\n  \
-                     [] n > 0 & semwait?t:{}!{id} -> {name}_VALUE(n - 1)\n  \
-                     [] n == 0 & trysemwait?t:{}!{id} -> {name}_VALUE(n)",
-                    self.number(id),
-                    threads("post"),
-                    threads("semwait"),
-                    threads("trysemwait")
-                ),
-                "ONCE" => format!(
-                    "{name} = oncebegin?t:{}!{id} -> {name}_RUNS [] unbegun?t:{}!{id} -> {name}\n\
-                     {name}_RUNS = onceend?t:{}!{id} -> {name}_DONE\n\
-                     {name}_DONE = oncepass?t:{}!{id} -> {name}_DONE",
-                    threads("oncebegin"),
-                    threads("unbegun"),
-                    threads("onceend"),
-                    threads("oncepass")
-                ),
                 "ORDER" => format!(
                     "{name} = mark.{id} -> {name}_DONE\n{name}_DONE = marked.{id} -> {name}_DONE"
                 ),
@@ -652,7 +729,9 @@ impl Writer<'_> {
         self.line("-- deadlock: a schedule that gets stuck before all threads have ended");
         self.line("LIVE = live -> LIVE");
         self.line(format!("ends = union({{endthreads}}, {})", set(&leaves)));
-        self.line("assert LIVE [F= ((PROGRAM [| ends |> SKIP) \\ Events) ; LIVE");
+        let steps = set(&self.all_steps);
+        self.line(format!("steps = union(ends, {steps})"));
+        self.line("assert LIVE [F= ((PROGRAM [| ends |> SKIP) \\ steps) ; LIVE");
         self.line("");
     }
 
@@ -698,60 +777,113 @@ fn lock_text(
     alphabet: &Alphabet,
 ) -> String {
     let sleeps = alphabet.iter().filter(|event| event.starts_with("sleep."));
-    let conditions: BTreeSet<&str> = sleeps
+    let conditions: BTreeSet<String> = sleeps
         .filter_map(|event| event.rsplit('.').next())
+        .map(str::to_string)
         .collect();
-    let conditions = format!(
-        "{{{}}}",
-        conditions.into_iter().collect::<Vec<_>>().join(", ")
-    );
-    let released = |free: &str, held: &str| {
-        format!(
-            "unlock.t.{id} -> {free}\n  [] sleep.t.{id}?c:{conditions} -> {free}\n  \
-             [] trylock?u:diff({}, {{t}})!{id} -> {held}\n  \
-             [] tryrdlock?u:diff({}, {{t}})!{id} -> {held}",
-            threads("trylock"),
-            threads("tryrdlock")
-        )
+    let conditions = set(&conditions);
+    let (locks, reads) = (threads("lock"), threads("rdlock"));
+    let (tries, read_tries) = (threads("trylock"), threads("tryrdlock"));
+    let free = if reads == "{}" {
+        name.to_string()
+    } else {
+        format!("{name}_READ({{}})")
     };
-    if threads("rdlock") == "{}" {
-        return format!(
-            "{name} = lock?t:{}!{id} -> {name}_HELD(t)\n{name}_HELD(t) =\n  {}",
-            threads("lock"),
-            released(name, &format!("{name}_HELD(t)"))
-        );
+    let held = choice(&[
+        ("held".to_string(), format!("unlock.t.{id} -> {free}")),
+        (
+            conditions.clone(),
+            format!("sleep.t.{id}?c:{conditions} -> {free}"),
+        ),
+        (
+            tries.clone(),
+            format!("trylock?u:diff({tries}, {{t}})!{id} -> {name}_HELD(t)"),
+        ),
+        (
+            read_tries.clone(),
+            format!("tryrdlock?u:diff({read_tries}, {{t}})!{id} -> {name}_HELD(t)"),
+        ),
+    ]);
+    let lock = format!("lock?t:{locks}!{id} -> {name}_HELD(t)");
+    if reads == "{}" {
+        let lock = if locks == "{}" {
+            "STOP".to_string()
+        } else {
+            lock
+        };
+        return format!("{name} = {lock}\n{name}_HELD(t) =\n  {held}");
     }
+    let readers = choice(&[
+        (locks, format!("empty(readers) & {lock}")),
+        (
+            reads.clone(),
+            format!("rdlock?t:{reads}!{id} -> {name}_READ(union(readers, {{t}}))"),
+        ),
+        (
+            "held".to_string(),
+            format!("unlock?t:readers!{id} -> {name}_READ(diff(readers, {{t}}))"),
+        ),
+        (
+            tries.clone(),
+            format!("not empty(readers) & trylock?u:{tries}!{id} -> {name}_READ(readers)"),
+        ),
+    ]);
     format!(
-        "{name} = {name}_READ({{}})\n\
-         {name}_READ(readers) =\n  \
-         empty(readers) & lock?t:{}!{id} -> {name}_HELD(t)\n  \
-         [] rdlock?t:{}!{id} -> {name}_READ(union(readers, {{t}}))\n  \
-         [] unlock?t:readers!{id} -> {name}_READ(diff(readers, {{t}}))\n  \
-         [] not empty(readers) & trylock?u:{}!{id} -> {name}_READ(readers)\n\
-         {name}_HELD(t) =\n  {}",
-        threads("lock"),
-        threads("rdlock"),
-        threads("trylock"),
-        released(&format!("{name}_READ({{}})"), &format!("{name}_HELD(t)"))
+        "{name} = {name}_READ({{}})\n{name}_READ(readers) =\n  {readers}\n\
+         {name}_HELD(t) =\n  {held}"
     )
 }
 
-fn condition_text(name: &str, id: &str, threads: &dyn Fn(&str) -> String) -> String {
+fn condition_text(
+    name: &str,
+    id: &str,
+    threads: &dyn Fn(&str) -> String,
+    alphabet: &Alphabet,
+) -> String {
+    let slept = alphabet.iter().filter(|event| event.starts_with("sleep."));
+    let mutexes: BTreeSet<String> = slept
+        .filter_map(|event| event.split('.').nth(2))
+        .map(str::to_string)
+        .collect();
+    let mutexes = set(&mutexes);
+    let asleep = |then: &str| format!("{name}_ASLEEP({then})");
+    let (sleeps, wakes, spurious) = (threads("sleep"), threads("wake"), threads("spurious"));
+    let (broadcasts, signals) = (threads("broadcast"), threads("signal"));
+    let sleep = format!(
+        "sleep?t:{sleeps}?m:{mutexes}!{id} -> {}",
+        asleep("union(asleep, {t})")
+    );
+    let wake = format!("wake?t:diff({wakes}, asleep)!{id} -> {}", asleep("asleep"));
+    let by_itself = format!(
+        "spurious?t:{spurious}!{id} -> {}",
+        asleep("diff(asleep, {t})")
+    );
+    let all = format!("broadcast?t:{broadcasts}!{id} -> {}", asleep("{}"));
+    let one = format!(
+        "signal?t:{signals}!{id} -> (if empty(asleep) then {} else |~| w:asleep @ {})",
+        asleep("asleep"),
+        asleep("diff(asleep, {w})")
+    );
+    let choice = choice(&[
+        (sleeps, sleep),
+        (wakes, wake),
+        (spurious, by_itself),
+        (broadcasts, all),
+        (signals, one),
+    ]);
     format!(
-        "{name} = {name}_ASLEEP({{}})\n\
-         {name}_ASLEEP(asleep) =\n  \
-         sleep?t:{}?m!{id} -> {name}_ASLEEP(union(asleep, {{t}}))\n  \
-         [] wake?t:diff({}, asleep)!{id} -> {name}_ASLEEP(asleep)\n  \
-         [] spurious?t:{}!{id} -> {name}_ASLEEP(diff(asleep, {{t}}))\n  \
-         [] broadcast?t:{}!{id} -> {name}_ASLEEP({{}})\n  \
-         [] signal?t:{}!{id} -> (if empty(asleep) then {name}_ASLEEP(asleep) else \
-         |~| w:asleep @ {name}_ASLEEP(diff(asleep, {{w}})))",
-        threads("sleep"),
-        threads("wake"),
-        threads("spurious"),
-        threads("broadcast"),
-        threads("signal")
+        "{name} = {}\n{} =\n  {choice}",
+        asleep("{}"),
+        asleep("asleep")
     )
+}
+
+/// The branches of a choice whose set of threads is not empty. At least one is not.
+fn choice(branches: &[(String, String)]) -> String {
+    let open = branches.iter().filter(|(threads, _)| threads != "{}");
+    open.map(|(_, text)| text.as_str())
+        .collect::<Vec<_>>()
+        .join("\n  [] ")
 }
 
 /// The last write of a cell: a read needs the write that it saw.

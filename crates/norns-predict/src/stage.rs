@@ -18,6 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::candidate::{Accesses, Filtered, is_ruled_out, lock_cycles};
 use crate::exact::index::Index;
+use crate::exact::projection::Projection;
 use crate::exact::search::{Outcome, reach};
 use crate::exact::terminal;
 use crate::linear::{Linear, Options as LinearOptions, Side};
@@ -699,7 +700,7 @@ impl<'a> Predictor<'a> {
     /// Waits that nothing ends.
     fn stuck(&mut self, counts: &mut Counts) {
         let mut budget = self.options.budget.saturating_mul(5);
-        let result = terminal::deadlocks(self.model, &self.index, &mut budget);
+        let result = self.last_states(&mut budget);
         if !result.complete {
             self.found.not_analysed.push(
                 "the search for waits that nothing ends ran out of its budget: there may be more \
@@ -717,6 +718,21 @@ impl<'a> Predictor<'a> {
             }
         }
         self.found.stuck = one_for_places(self.model, accepted.into_iter());
+    }
+
+    /// All deadlocks; in the optimistic meaning by way of what can matter for them.
+    fn last_states(&self, budget: &mut usize) -> terminal::Deadlocks {
+        if self.options.meaning == Meaning::Faithful {
+            return terminal::deadlocks(self.model, &self.index, budget);
+        }
+        let lock_sets = &self.index.lock_sets;
+        let projection = Projection::of(self.model, lock_sets);
+        let small = Model::new(&projection.trace, Meaning::Optimistic);
+        let mut found = terminal::deadlocks(&small, &Index::of(&small), budget);
+        for witness in found.stuck.values_mut() {
+            *witness = projection.restore(self.model, lock_sets, witness);
+        }
+        found
     }
 
     /// The shortest beginning of the schedule after which the bug is there.

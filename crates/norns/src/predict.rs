@@ -13,7 +13,6 @@ use anyhow::Context;
 use norns_model::{Bug, Meaning, Witness};
 use norns_predict::stage::{Counts, Reductions};
 use norns_predict::{Detail, Engine, Options, Prediction, predict, usual_meaning};
-use norns_report::describe::describe;
 use norns_report::{
     AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep, fingerprint, terminal,
 };
@@ -339,12 +338,74 @@ impl Describer<'_> {
             let thread = self.trace.events[event.index()].thread;
             WitnessStep {
                 thread: self.trace.thread(thread).name.clone(),
-                op: describe(self.trace, event).what,
+                op: self.step_words(event),
                 file,
                 line,
             }
         }));
         steps
+    }
+
+    /// A step in a few words. Blocks on the heap are given by their address: to name them, the
+    /// trace has to be searched for each.
+    fn step_words(&self, event: EventIndex) -> String {
+        let op = self.trace.events[event.index()].op;
+        let object = |name: &str| match op.object() {
+            Some(object) => {
+                let known = self.trace.object(object);
+                let word = if known.name.is_empty() {
+                    format!("{:#x}", known.address)
+                } else {
+                    known.name.clone()
+                };
+                format!("{name} {word}")
+            }
+            None => name.to_string(),
+        };
+        let memory = |name: &str, address: u64| match self.trace.symbol_at(address) {
+            Some(symbol) => format!("{name} {}", symbol.name),
+            None => format!("{name} {address:#x}"),
+        };
+        let thread = |name: &str, id| format!("{name} {}", self.trace.thread(id).name);
+        match op {
+            Op::Start => "start".to_string(),
+            Op::End => "end".to_string(),
+            Op::Fork(child) => thread("create", child),
+            Op::Join(child) => thread("join", child),
+            Op::FailedJoin(child) => thread("fail to join", child),
+            Op::Detach(child) => thread("detach", child),
+            Op::Lock(_) => object("lock"),
+            Op::FailedLock(_) => object("fail to lock"),
+            Op::ReadLock(_) => object("read-lock"),
+            Op::FailedReadLock(_) => object("fail to read-lock"),
+            Op::Unlock(_) => object("unlock"),
+            Op::OnceBegin(_) => object("begin once"),
+            Op::OnceEnd(_) => object("end once"),
+            Op::OncePass(_) => object("pass once"),
+            Op::Wait(_) => object("wake from wait on"),
+            Op::FailedWait(_) => object("time out at"),
+            Op::Signal(_) => object("signal"),
+            Op::Broadcast(_) => object("broadcast"),
+            Op::BarrierInit { .. } => object("init barrier"),
+            Op::BarrierEnter(_) => object("enter barrier"),
+            Op::BarrierExit(_) => object("leave barrier"),
+            Op::SemInit { .. } => object("init semaphore"),
+            Op::SemWait(_) => object("wait for semaphore"),
+            Op::FailedSemWait(_) => object("fail to wait for semaphore"),
+            Op::SemPost(_) => object("post"),
+            Op::Atomic { address, .. } => memory("atomic", address),
+            Op::Fence(_) => "fence".to_string(),
+            Op::Read(access) => memory("read", access.address),
+            Op::Write(access) => memory("write", access.address),
+            Op::Allocate(access) => memory("allocate", access.address),
+            Op::Free(access) => memory("free", access.address),
+            Op::Enter => "call".to_string(),
+            Op::Leave => "return".to_string(),
+            Op::Custom(i) => {
+                let custom = self.trace.customs.get(i as usize);
+                custom.map_or("event".to_string(), |custom| custom.name.clone())
+            }
+        }
     }
 
     fn output(

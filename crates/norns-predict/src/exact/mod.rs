@@ -5,6 +5,7 @@
 
 pub mod cone;
 pub mod index;
+pub mod projection;
 pub mod search;
 pub mod stubborn;
 pub mod terminal;
