@@ -11,7 +11,10 @@
 //! When a part of a thread's stream is known to be missing the trace ends where that thread is not
 //! known any more. When parts may be missing without a mark (a copy without its tail, a program
 //! that was killed) the trace ends before the first event that cannot follow from the ones before:
-//! a lock that another thread holds, the end of a wait for a thread that has not ended.
+//! a lock that another thread holds, the end of a wait for a thread that has not ended. What the other
+//! threads did up to their next ordered events is added in either case, since it happened.
+//!
+//! A robust mutex that its owner held at its end is unlocked just before: the next owner is told so.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -245,6 +248,10 @@ pub struct RawItems {
     starts: FxHashMap<u32, (u32, u64)>,
     convert: Convert,
     ready: VecDeque<Item>,
+    process: u32,
+    /// The order is not known any more: each of these threads may still add what it did before its next
+    /// ordered event, which happened in any case.
+    last_words: Option<VecDeque<u32>>,
     ended: bool,
 }
 
@@ -316,6 +323,8 @@ impl RawItems {
             starts: FxHashMap::default(),
             convert: Convert::new(symboliser, suspect, warnings),
             ready,
+            process: chosen,
+            last_words: None,
             ended: false,
         };
         items.find_starts().map_err(failed)?;
@@ -374,6 +383,9 @@ impl RawItems {
 
     /// Takes in one record.
     fn step(&mut self) -> io::Result<()> {
+        if self.last_words.is_some() {
+            return self.hear_last_words();
+        }
         let Some((number, limit)) = self.turn else {
             match self.turns.pop() {
                 Some(Reverse((sequence, number))) => {
@@ -395,34 +407,18 @@ impl RawItems {
             self.end_of_stream(number);
             return Ok(());
         };
-        let mut value = AccessValue::default();
-        let mut has_value = false;
-        while matches!(
-            record.code,
-            Code::Read | Code::Write | Code::Atomic | Code::ReadRange | Code::WriteRange
-        ) && let Some(found) = cursor.pop_value(&mut self.raw)?
-        {
-            has_value = true;
-            match found.code {
-                Code::ValueRead => value.read = found.bytes,
-                _ => value.written = found.bytes,
-            }
-        }
         let turn_ends = record.code.ordered();
-        let names = Names {
-            starts: &self.starts,
-        };
-        self.convert.take(
-            number,
-            &record,
-            has_value.then_some(value),
-            &names,
-            &mut self.ready,
-        );
+        self.convert_record(number, record)?;
         if self.convert.stop {
-            self.ended = true;
+            // What this thread did next came after the event that cannot be.
+            self.cursors.remove(&number);
+            self.stop();
             return Ok(());
         }
+        let cursor = self
+            .cursors
+            .get_mut(&number)
+            .expect("a thread with a turn has a cursor");
         if turn_ends {
             self.turn = None;
             // Damage further on in the stream can make a number smaller than one before; such a
@@ -436,19 +432,91 @@ impl RawItems {
         Ok(())
     }
 
+    fn convert_record(&mut self, number: u32, record: Owned) -> io::Result<()> {
+        let cursor = self
+            .cursors
+            .get_mut(&number)
+            .expect("the record came from it");
+        let mut value = AccessValue::default();
+        let mut has_value = false;
+        while matches!(
+            record.code,
+            Code::Read | Code::Write | Code::Atomic | Code::ReadRange | Code::WriteRange
+        ) && let Some(found) = cursor.pop_value(&mut self.raw)?
+        {
+            has_value = true;
+            match found.code {
+                Code::ValueRead => value.read = found.bytes,
+                _ => value.written = found.bytes,
+            }
+        }
+        let names = Names {
+            starts: &self.starts,
+        };
+        self.convert.take(
+            number,
+            &record,
+            has_value.then_some(value),
+            &names,
+            &mut self.ready,
+        );
+        Ok(())
+    }
+
     fn end_of_stream(&mut self, number: u32) {
         self.turn = None;
-        if let Some(cursor) = self.cursors.remove(&number)
-            && let Some((chunk, problem)) = cursor.missing
-        {
-            self.convert.warnings.push(Warning::DamagedRecording {
-                process: 0,
-                thread: number,
-                chunk,
-                problem,
-            });
-            self.ended = true;
+        let missing = self
+            .cursors
+            .get_mut(&number)
+            .map(|cursor| cursor.missing.take());
+        match missing.flatten() {
+            None => {
+                self.cursors.remove(&number);
+            }
+            Some((chunk, problem)) => {
+                self.convert.warnings.push(Warning::DamagedRecording {
+                    process: self.process,
+                    thread: number,
+                    chunk,
+                    problem,
+                });
+                self.stop();
+            }
         }
+    }
+
+    fn stop(&mut self) {
+        self.turn = None;
+        self.turns.clear();
+        let mut threads: Vec<u32> = self.cursors.keys().copied().collect();
+        threads.sort_unstable();
+        self.last_words = Some(threads.into());
+    }
+
+    fn hear_last_words(&mut self) -> io::Result<()> {
+        let Some(&number) = self.last_words.as_ref().and_then(VecDeque::front) else {
+            self.ended = true;
+            return Ok(());
+        };
+        let cursor = self
+            .cursors
+            .get_mut(&number)
+            .expect("only threads with a cursor are asked");
+        if cursor.buffer.is_empty() {
+            cursor.pull(&mut self.raw)?;
+        }
+        match cursor.buffer.front() {
+            Some(record) if !record.code.ordered() => {
+                if let Some(record) = cursor.pop(&mut self.raw)? {
+                    self.convert_record(number, record)?;
+                }
+            }
+            _ => {
+                self.cursors.remove(&number);
+                self.last_words.as_mut().and_then(VecDeque::pop_front);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -504,6 +572,8 @@ struct Convert {
     globals_seen: FxHashSet<usize>,
     unknown_beginning: FxHashSet<u32>,
     suspect: bool,
+    /// Robust mutexes that each thread holds: its end releases them.
+    robust: FxHashMap<ThreadId, Vec<ObjectId>>,
     /// Who holds each lock exclusively, and how often. Only kept when suspect.
     owners: FxHashMap<ObjectId, (ThreadId, u32)>,
     alive: FxHashSet<ThreadId>,
@@ -527,6 +597,7 @@ impl Convert {
             globals_seen: FxHashSet::default(),
             unknown_beginning: FxHashSet::default(),
             suspect,
+            robust: FxHashMap::default(),
             owners: FxHashMap::default(),
             alive: FxHashSet::default(),
             events: 0,
@@ -675,6 +746,18 @@ impl Convert {
                     return;
                 };
                 let object = self.object(record, kind, out);
+                if kind == ObjectKind::RobustMutex {
+                    let held = self.robust.entry(thread).or_default();
+                    match code {
+                        Code::Lock => held.push(object),
+                        Code::Unlock => {
+                            if let Some(at) = held.iter().rposition(|&other| other == object) {
+                                held.remove(at);
+                            }
+                        }
+                        _ => {}
+                    }
+                }
                 match object_op(code, object) {
                     Some(op) => op,
                     None => return,
@@ -690,6 +773,20 @@ impl Convert {
             return;
         }
         let place = self.place(record.pc, out);
+        if op == Op::End {
+            for mutex in self
+                .robust
+                .remove(&thread)
+                .unwrap_or_default()
+                .into_iter()
+                .rev()
+            {
+                self.cannot_follow(thread, Op::Unlock(mutex));
+                self.events += 1;
+                let op = Op::Unlock(mutex);
+                out.push_back(Item::Event(Event { thread, place, op }, None));
+            }
+        }
         for _ in 0..times {
             self.events += 1;
             out.push_back(Item::Event(Event { thread, place, op }, value.clone()));
