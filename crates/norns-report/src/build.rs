@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use norns_model::{Bug, Witness};
-use norns_trace::{Event, EventIndex, ObjectId, Op, ThreadId, Trace};
+use norns_trace::{Event, EventIndex, ObjectId, Op, SourcePlace, ThreadId, Trace};
 
 use crate::describe::{describe, memory_name, object_name, origin, place_name};
 use crate::finding::{Finding, Kind, Verdict};
@@ -446,17 +446,17 @@ fn doing(trace: &Trace, index: EventIndex) -> String {
             format!(
                 "reads {} bytes of `{}`",
                 access.size,
-                memory_name(trace, access, index)
+                memory_name(trace, access)
             )
         }
         Op::Write(access) => {
             format!(
                 "writes {} bytes of `{}`",
                 access.size,
-                memory_name(trace, access, index)
+                memory_name(trace, access)
             )
         }
-        Op::Free(access) => format!("frees `{}`", memory_name(trace, access, index)),
+        Op::Free(access) => format!("frees `{}`", memory_name(trace, access)),
         Op::Lock(object) | Op::ReadLock(object) => {
             format!("waits for `{}`", object_name(trace, object))
         }
@@ -487,6 +487,7 @@ fn stack(trace: &Trace, history: &[EventIndex], event: &Event) -> Vec<Frame> {
         .rev()
         .flat_map(|call| trace.place(call.place).frames.iter());
     own.chain(callers)
+        .filter(|frame| !is_runtime(frame))
         .map(|frame| Frame {
             function: frame.function.clone(),
             file: frame.file.clone(),
@@ -513,7 +514,7 @@ fn snippet(source: Option<&str>, line: u32) -> Vec<SourceLine> {
         .collect()
 }
 
-/// The outermost function of the thread's first place that has one.
+/// The outermost function of the program in the thread's first place that has one.
 fn thread_function(trace: &Trace, thread: ThreadId) -> String {
     if trace.thread(thread).parent.is_none() {
         return String::new();
@@ -522,9 +523,21 @@ fn thread_function(trace: &Trace, thread: ThreadId) -> String {
         .events
         .iter()
         .filter(|event| event.thread == thread && event.op != Op::Start)
-        .find_map(|event| trace.place(event.place).frames.last())
+        .find_map(|event| {
+            trace
+                .place(event.place)
+                .frames
+                .iter()
+                .rev()
+                .find(|f| !is_runtime(f))
+        })
         .map(|frame| frame.function.clone())
         .unwrap_or_default()
+}
+
+/// Whether this is code of Norns's own runtime: nothing that a user wants to read about.
+fn is_runtime(frame: &SourcePlace) -> bool {
+    frame.file.contains("crates/norns-rt/src/")
 }
 
 fn title(trace: &Trace, kind: Kind, bug: &[EventIndex]) -> String {

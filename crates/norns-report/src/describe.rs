@@ -1,8 +1,7 @@
 //! An event in a few words, as every view shows it.
 //!
-//! Names come from symbols where the trace has them. Memory on the heap is named by its block:
-//! the allocation is looked up by scanning, so callers describe the few events that they show,
-//! not whole traces.
+//! Names come from symbols where the trace has them. `origin` looks a heap block up by scanning
+//! the trace: it is for the few operations of a bug.
 
 use norns_trace::{Access, AtomicKind, Event, EventIndex, ObjectId, ObjectKind, Op, Trace};
 use serde::{Deserialize, Serialize};
@@ -29,7 +28,7 @@ pub struct Description {
 
 pub fn describe(trace: &Trace, index: EventIndex) -> Description {
     let event = &trace.events[index.index()];
-    let (mark, what) = words(trace, event, index);
+    let (mark, what) = words(trace, event);
     Description {
         mark,
         what,
@@ -37,7 +36,7 @@ pub fn describe(trace: &Trace, index: EventIndex) -> Description {
     }
 }
 
-fn words(trace: &Trace, event: &Event, index: EventIndex) -> (Mark, String) {
+fn words(trace: &Trace, event: &Event) -> (Mark, String) {
     let object = |id| object_name(trace, id);
     let thread = |id| trace.thread(id).name.clone();
     match event.op {
@@ -81,7 +80,6 @@ fn words(trace: &Trace, event: &Event, index: EventIndex) -> (Mark, String) {
                     address,
                     size: u32::from(size),
                 },
-                index,
             );
             match kind {
                 AtomicKind::Load => (Mark::Read, format!("atomic load {memory}")),
@@ -91,19 +89,10 @@ fn words(trace: &Trace, event: &Event, index: EventIndex) -> (Mark, String) {
             }
         }
         Op::Fence(_) => (Mark::Sync, "fence".into()),
-        Op::Read(access) => (
-            Mark::Read,
-            format!("read {}", memory_name(trace, access, index)),
-        ),
-        Op::Write(access) => (
-            Mark::Write,
-            format!("write {}", memory_name(trace, access, index)),
-        ),
+        Op::Read(access) => (Mark::Read, format!("read {}", memory_name(trace, access))),
+        Op::Write(access) => (Mark::Write, format!("write {}", memory_name(trace, access))),
         Op::Allocate(access) => (Mark::Sync, format!("allocate {:#x}", access.address)),
-        Op::Free(access) => (
-            Mark::Free,
-            format!("free {}", memory_name(trace, access, index)),
-        ),
+        Op::Free(access) => (Mark::Free, format!("free {}", memory_name(trace, access))),
         Op::Enter => (Mark::Sync, "enter function".into()),
         Op::Leave => (Mark::Sync, "leave function".into()),
         Op::Custom(custom) => (Mark::Sync, custom_name(trace, custom)),
@@ -186,16 +175,9 @@ pub fn object_name(trace: &Trace, id: ObjectId) -> String {
     format!("{kind} {:#x}", object.address)
 }
 
-/// The global that holds these bytes, or the heap block, or the bare address.
-pub fn memory_name(trace: &Trace, access: Access, index: EventIndex) -> String {
-    if let Some(name) = symbol_name(trace, access.address) {
-        return name;
-    }
-    match allocation_of(trace, access, index) {
-        Some((_, block)) if block.address == access.address => format!("{:#x}", access.address),
-        Some((_, block)) => format!("{:#x}+{}", block.address, access.address - block.address),
-        None => format!("{:#x}", access.address),
-    }
+/// The global that holds these bytes, or the bare address.
+pub fn memory_name(trace: &Trace, access: Access) -> String {
+    symbol_name(trace, access.address).unwrap_or_else(|| format!("{:#x}", access.address))
 }
 
 fn symbol_name(trace: &Trace, address: u64) -> Option<String> {
@@ -206,40 +188,38 @@ fn symbol_name(trace: &Trace, address: u64) -> Option<String> {
     })
 }
 
-/// The newest allocation before this event whose block holds the access.
-pub fn allocation_of(
-    trace: &Trace,
-    access: Access,
-    index: EventIndex,
-) -> Option<(EventIndex, Access)> {
-    trace.events[..index.index()]
-        .iter()
-        .enumerate()
-        .rev()
-        .find_map(|(at, event)| match event.op {
-            Op::Allocate(block) if block.overlaps(access) => {
-                Some((EventIndex::from_index(at), block))
-            }
-            _ => None,
-        })
-}
-
-/// How the memory of an access came to be, in a sentence.
+/// How the memory of an access came to be, in a sentence. Scans the trace.
 pub fn origin(trace: &Trace, access: Access, index: EventIndex) -> String {
     if let Some(symbol) = trace.symbol_at(access.address) {
         return format!("global `{}` of {} bytes", symbol.name, symbol.size);
     }
-    match allocation_of(trace, access, index) {
-        Some((at, block)) => {
-            let event = &trace.events[at.index()];
-            let offset = access.address.saturating_sub(block.address);
-            format!(
-                "{offset} bytes into the {}-byte block that {} allocated at {}",
-                block.size,
-                trace.thread(event.thread).name,
-                place_name(trace, event),
-            )
-        }
+    let before = trace.events[..index.index()].iter().rev();
+    let allocation = before.clone().find_map(|event| match event.op {
+        Op::Allocate(block) if block.overlaps(access) => Some((event, block)),
+        _ => None,
+    });
+    if let Some((event, block)) = allocation {
+        return format!(
+            "{} bytes into the {}-byte block that {} allocated at {}",
+            access.address.saturating_sub(block.address),
+            block.size,
+            trace.thread(event.thread).name,
+            place_name(trace, event),
+        );
+    }
+    // What was allocated before the first thread is not in the trace; its release is.
+    let freed = trace.events.iter().find_map(|event| match event.op {
+        Op::Free(block) if block.overlaps(access) => Some((event, block)),
+        _ => None,
+    });
+    match freed {
+        Some((event, block)) => format!(
+            "{} bytes into the {}-byte block that {} frees at {}",
+            access.address.saturating_sub(block.address),
+            block.size,
+            trace.thread(event.thread).name,
+            place_name(trace, event),
+        ),
         None => format!(
             "address {:#x}, neither a known global nor a seen block",
             access.address

@@ -1,5 +1,7 @@
 //! The data type behind every view of a finding, and its JSON form (format 1 of DESIGN.md).
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 /// The version of the JSON form.
@@ -93,4 +95,27 @@ pub enum Verdict {
     /// Where and why the program left the schedule.
     Infeasible(String),
     TimedOut,
+}
+
+impl Findings {
+    /// Writes the paths of files below `folder` relative to it: what the user typed, and what a
+    /// repository's own tools call them.
+    pub fn relative_to(&mut self, folder: &Path) {
+        for finding in &mut self.findings {
+            for place in &mut finding.places {
+                make_relative(&mut place.file, folder);
+            }
+            for step in finding.witness.iter_mut().flatten() {
+                make_relative(&mut step.file, folder);
+            }
+        }
+    }
+}
+
+pub(crate) fn make_relative(file: &mut String, folder: &Path) {
+    if let Ok(inside) = Path::new(file).strip_prefix(folder)
+        && let Some(inside) = inside.to_str()
+    {
+        *file = inside.to_string();
+    }
 }

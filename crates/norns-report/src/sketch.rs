@@ -4,10 +4,12 @@
 //! page: what ran beside what can run, only the steps that matter, time going down, arrows only
 //! for synchronisation, and the order that is missing between the two.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::describe::Mark;
-use crate::finding::{Kind, Status};
+use crate::finding::{Kind, Status, make_relative};
 
 /// The version of a sketch's JSON form.
 pub const FORMAT: u32 = 1;
@@ -134,6 +136,18 @@ pub struct HeldLock {
 pub struct SourceLine {
     pub number: u32,
     pub text: String,
+}
+
+impl Sketch {
+    /// Writes the paths of files below `folder` relative to it.
+    pub fn relative_to(&mut self, folder: &Path) {
+        for operation in &mut self.operations {
+            make_relative(&mut operation.file, folder);
+            for frame in &mut operation.stack {
+                make_relative(&mut frame.file, folder);
+            }
+        }
+    }
 }
 
 impl Panel {

@@ -305,6 +305,7 @@ fn save(
 /// Names the findings, sorts them and leaves out what the user does not want to see.
 fn finish(arguments: &Arguments, run: &Run, all: &mut Findings) -> Result<()> {
     let folder = run.about()?.folder;
+    all.relative_to(&folder);
     let sources = |file: &str| runs::source(&folder, file);
     let long: Vec<String> = all.findings.iter().map(|f| f.id.clone()).collect();
     fingerprint::name_findings(&mut all.findings, &sources);

@@ -22,11 +22,9 @@ use norns_report::{Finding, Findings, Sketch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-#[allow(dead_code, reason = "`check` makes runs; it lands next")]
 /// How many runs are kept.
 const KEPT: usize = 50;
 
-#[allow(dead_code, reason = "`check` makes runs; it lands next")]
 /// The version of `run.json`.
 const FORMAT: u32 = 1;
 
@@ -43,7 +41,6 @@ pub struct About {
     pub started: u64,
 }
 
-#[allow(dead_code, reason = "`check` makes runs; it lands next")]
 impl About {
     pub fn now(command: Vec<String>, sources: Vec<PathBuf>) -> Result<Self> {
         let folder = std::env::current_dir().context("cannot tell the working directory")?;
@@ -67,7 +64,6 @@ pub struct Run {
     pub folder: PathBuf,
 }
 
-#[allow(dead_code, reason = "`check` makes runs; it lands next")]
 impl Run {
     /// A new run with an empty folder, after making room for it.
     pub fn create(about: &About) -> Result<Self> {
@@ -147,10 +143,6 @@ impl Run {
         self.folder.join(name)
     }
 
-    pub fn trace(&self) -> PathBuf {
-        self.path("trace.norns")
-    }
-
     pub fn save(&self, name: &str, value: &impl Serialize) -> Result<()> {
         let path = self.path(name);
         let text = serde_json::to_string_pretty(value).context("cannot write JSON")?;
@@ -177,8 +169,12 @@ impl Run {
         self.load("findings.json")
     }
 
+    /// What is shown of a finding, with paths as the user typed them.
     pub fn sketch(&self, finding: &Finding) -> Result<Sketch> {
-        self.load(&format!("{}.sketch.json", finding.id))
+        let mut sketch: Sketch = self.load(&format!("{}.sketch.json", finding.id))?;
+        sketch.id = finding.id.clone();
+        sketch.relative_to(&self.about()?.folder);
+        Ok(sketch)
     }
 
     fn remove(&self) -> Result<()> {

@@ -14,7 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// A fenced block: what stands behind the fence, and its lines.
@@ -30,7 +33,11 @@ fn blocks(document: &str) -> Vec<Block> {
     for (number, line) in (1..).zip(document.lines()) {
         match (&mut open, line.strip_prefix("```")) {
             (None, Some(info)) => {
-                open = Some(Block { info: info.trim().into(), line: number, text: String::new() });
+                open = Some(Block {
+                    info: info.trim().into(),
+                    line: number,
+                    text: String::new(),
+                });
             }
             (Some(_), Some(_)) => blocks.extend(open.take()),
             (Some(block), None) => {
@@ -73,7 +80,10 @@ impl Sandbox {
             .env_remove("CLICOLOR_FORCE")
             .output()
             .unwrap();
-        (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code().unwrap_or(-1))
+        (
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            output.status.code().unwrap_or(-1),
+        )
     }
 }
 
@@ -94,7 +104,9 @@ fn matches(expected: &[&str], actual: &[&str]) -> bool {
 
 fn line_matches(pattern: &str, line: &str) -> bool {
     let mut parts = pattern.split("[..]");
-    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or("")) else { return false };
+    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or("")) else {
+        return false;
+    };
     let mut parts = parts.peekable();
     if parts.peek().is_none() {
         return rest.is_empty();
@@ -103,7 +115,9 @@ fn line_matches(pattern: &str, line: &str) -> bool {
         if parts.peek().is_none() {
             return rest.ends_with(part);
         }
-        let Some(at) = rest.find(part) else { return false };
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
         rest = &rest[at + part.len()..];
     }
     true
@@ -113,7 +127,11 @@ fn run_console(sandbox: &Sandbox, document: &Path, block: &Block) {
     let mut lines = block.text.lines().peekable();
     while let Some(line) = lines.next() {
         let command = line.strip_prefix("$ ").unwrap_or_else(|| {
-            panic!("{}:{}: a console block begins with `$ `", document.display(), block.line)
+            panic!(
+                "{}:{}: a console block begins with `$ `",
+                document.display(),
+                block.line
+            )
         });
         let mut expected = Vec::new();
         let mut status = 0;
@@ -176,11 +194,16 @@ fn the_programs_of_explain_show_what_they_say() {
             }
             programs += 1;
             let first = block.text.lines().next().unwrap();
-            let finds = first.strip_prefix("// finds: ").expect("says what must be found");
+            let finds = first
+                .strip_prefix("// finds: ")
+                .expect("says what must be found");
             fs::write(sandbox.folder.join("program.c"), &block.text).unwrap();
             let (printed, status) = sandbox.sh("norns check program.c");
             let expected = i32::from(finds != "nothing");
-            assert!(status == expected, "{name}: {finds}, but status {status}:\n{printed}");
+            assert!(
+                status == expected,
+                "{name}: {finds}, but status {status}:\n{printed}"
+            );
             let what = finds.trim_start_matches("a ").trim_start_matches("an ");
             assert!(
                 finds == "nothing" || printed.contains(what) || name == "NR0003",
