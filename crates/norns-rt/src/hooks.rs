@@ -200,12 +200,13 @@ unsafe extern "C" fn module_loaded() {
     }
 }
 
-/// The caller passes the return address of its own frame; its stack pointer is just above ours.
+/// The caller passes the return address of its own frame; its stack pointer is just above the
+/// return address of this call.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 unsafe extern "C" fn __tsan_func_entry() {
     core::arch::naked_asm!(
-        "mov rsi, rsp",
+        "lea rsi, [rsp + 8]",
         "jmp {enter}",
         enter = sym enter,
     )

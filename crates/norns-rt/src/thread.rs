@@ -32,7 +32,7 @@ pub type Routine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 pub struct Frame {
     /// The return address of the function.
     pub pc: usize,
-    /// The stack pointer at its entry: tells `longjmp` which frames it leaves.
+    /// Its stack pointer at its entry hook: tells `longjmp` which frames it leaves.
     pub stack_pointer: usize,
 }
 
@@ -71,7 +71,7 @@ impl Stack {
     pub fn unwind(&mut self, stack_pointer: usize) {
         while self.depth > 0 {
             let frame = self.frames[(self.depth - 1).min(MAX_DEPTH - 1)];
-            if self.depth <= MAX_DEPTH && frame.stack_pointer > stack_pointer {
+            if self.depth <= MAX_DEPTH && frame.stack_pointer >= stack_pointer {
                 break;
             }
             self.leave();

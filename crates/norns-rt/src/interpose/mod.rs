@@ -22,9 +22,10 @@ use crate::mode::is_controlled;
 use crate::operation::{Operation, Turn};
 use crate::wire::Code;
 
+const EOWNERDEAD: c_int = 130;
+
 /// What a lock function returned, as an event: 0 and `EOWNERDEAD` mean that it is ours now.
 fn locked(result: c_int, yes: Code, no: Code) -> Code {
-    const EOWNERDEAD: c_int = 130;
     if result == 0 || result == EOWNERDEAD {
         yes
     } else {
@@ -48,6 +49,11 @@ fn acquire(
         Turn::Go => real(),
         Turn::GiveUp => gives_up_with,
     };
+    if result == EOWNERDEAD {
+        // Its owner died with the lock: from here on it is like another mutex.
+        Operation::new(Code::Init, operation.detail, operation.object, operation.pc)
+            .after(Code::Init);
+    }
     operation.after(locked(result, operation.code, failed));
     result
 }

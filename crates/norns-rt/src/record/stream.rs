@@ -94,6 +94,11 @@ impl Thread {
         address: usize,
         operands: [u64; 2],
     ) {
+        if stopped() {
+            // What comes after is not consistent without what is lost.
+            self.lost += 1;
+            return;
+        }
         if self.in_recorder() {
             let sequence = if code.ordered() { next_sequence() } else { 0 };
             let event = Event {
