@@ -245,6 +245,8 @@ pub struct Arguments {
 enum Command {
     /// List the kept runs, oldest first (the default)
     List,
+    /// Print the ids of a run's findings, by default of the latest with findings
+    Ids { run: Option<u64> },
     /// Print the folder of a run, by default the latest with findings
     Path { run: Option<u64> },
     /// Remove kept runs
@@ -260,6 +262,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::List => {
             for run in all()? {
                 println!("{}", line(&run));
+            }
+        }
+        Command::Ids { run } => {
+            for finding in Run::open(run)?.findings()?.findings {
+                println!("{}", finding.id);
             }
         }
         Command::Path { run } => println!("{}", Run::open(run)?.folder.display()),
