@@ -22,6 +22,7 @@ mod search;
 pub mod semantics;
 mod shape;
 mod store;
+pub mod vocabulary;
 
 pub use error::CheckError;
 pub use reduce::Reduction;

@@ -385,3 +385,66 @@ fn long_threads_compile_fast() {
     // Thirty milliseconds of work; the bound only catches what grows faster than the script.
     assert!(started.elapsed().as_secs() < 10);
 }
+
+/// A caller's own events, as `norns-predict` would have them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Operation {
+    Lock(u32, u32),
+    Unlock(u32, u32),
+}
+
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Operation::Lock(t, m) => write!(f, "lock.{t}.{m}"),
+            Operation::Unlock(t, m) => write!(f, "unlock.{t}.{m}"),
+        }
+    }
+}
+
+#[test]
+fn a_counterexample_comes_back_in_the_callers_events() {
+    use Operation::{Lock, Unlock};
+    let mut p = Processes::new();
+    let mut words = norns_csp::vocabulary::Vocabulary::new();
+    let mut thread = |p: &mut Processes, operations: &[Operation]| {
+        let events: Vec<EventId> = operations.iter().map(|o| words.event(p, o)).collect();
+        let skip = p.skip();
+        p.prefixes(&events, skip)
+    };
+    let threads = vec![
+        thread(
+            &mut p,
+            &[Lock(0, 0), Lock(0, 1), Unlock(0, 1), Unlock(0, 0)],
+        ),
+        thread(
+            &mut p,
+            &[Lock(1, 1), Lock(1, 0), Unlock(1, 0), Unlock(1, 1)],
+        ),
+    ];
+    let (first, mut sync) = mutex(&mut p, 0, 2);
+    let (second, more) = mutex(&mut p, 1, 2);
+    sync.extend(more);
+    let threads = p.interleave(threads);
+    let mutexes = p.interleave(vec![first, second]);
+    let program = p.parallel(vec![threads, mutexes], EventSet::only(sync.iter().copied()));
+    let hidden = p.hide(program, EventSet::only(sync));
+    let question = Question::DeadlockFree {
+        model: Model::Failures,
+        process: hidden,
+    };
+    let outcome = ask(&mut p, &question, &Options::default());
+    let Verdict::Fails(example) = outcome.verdict else {
+        panic!("{:?}", outcome.verdict)
+    };
+    let witness = words.witness(&example);
+    let mut schedule = witness.schedule();
+    schedule.sort_by_key(Operation::to_string);
+    assert_eq!(schedule, [Lock(0, 0), Lock(1, 1)]);
+    assert!(
+        witness
+            .happenings
+            .iter()
+            .all(|h| h.seen.is_none() && h.components.len() == 2)
+    );
+}
