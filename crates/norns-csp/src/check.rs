@@ -417,8 +417,43 @@ impl Run<'_> {
             Ended::Budget(why) => Verdict::Undecided(why),
             Ended::Cut => Verdict::Undecided(cut(&network)),
             Ended::Found(found) => {
-                Verdict::Fails(Box::new(counterexample(&network, &search, &found, explain)))
+                let example = counterexample(&network, &search, &found, explain);
+                if example.shortest {
+                    return Verdict::Fails(Box::new(example));
+                }
+                let visited = self.statistics.states;
+                drop(search);
+                let example = self
+                    .shortest(&network, goal, explain, visited)
+                    .unwrap_or(example);
+                Verdict::Fails(Box::new(example))
             }
+        }
+    }
+
+    /// A violation was found in a reduced search: a shortest one, if a search of everything
+    /// finds it without costing much more.
+    fn shortest(
+        &mut self,
+        network: &Network,
+        goal: Goal,
+        explain: &dyn Fn(&Network, &Found) -> Violation,
+        visited: u64,
+    ) -> Option<Counterexample> {
+        let limit = 200_000 + 4 * visited;
+        let mut budget = self.options.budget;
+        budget.states = Some(budget.states.map_or(limit, |states| states.min(limit)));
+        let mut search = Search::new(network, goal, self.threads(), None);
+        match search.run(&budget, self.progress) {
+            Ended::Found(found) => Some(counterexample(network, &search, &found, explain)),
+            _ => None,
+        }
+    }
+
+    fn threads(&self) -> usize {
+        match self.options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
         }
     }
 
@@ -449,10 +484,6 @@ impl Run<'_> {
     }
 
     fn start<'n>(&self, network: &'n Network, goal: Goal<'n>) -> Search<'n> {
-        let threads = match self.options.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            n => n,
-        };
         let deadlock_only =
             goal.spec.is_none() && !goal.divergence && goal.stable == Stable::Deadlock;
         // Divergence where taus can form a cycle, priorities, a target and components that
@@ -463,7 +494,7 @@ impl Run<'_> {
             && !(goal.divergence && crate::cycles::possible(network, |r| r.event == EventId::TAU));
         let reducer = (self.options.reduction != Reduction::None && sound)
             .then(|| Reducer::new(network, self.options.reduction, deadlock_only));
-        Search::new(network, goal, threads, reducer)
+        Search::new(network, goal, self.threads(), reducer)
     }
 
     fn count(&mut self, search: &Search, network: &Network) {

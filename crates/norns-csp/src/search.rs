@@ -29,6 +29,7 @@ pub enum Stable {
 }
 
 /// What to look for.
+#[derive(Clone, Copy)]
 pub struct Goal<'a> {
     /// The specification; without one every event is allowed.
     pub spec: Option<&'a NormalForm>,

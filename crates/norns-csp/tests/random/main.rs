@@ -333,7 +333,7 @@ fn needs(verdict: &Verdict) -> Option<usize> {
 #[test]
 fn refinement_agrees_with_the_reference() {
     let (mut compared, mut held) = (0, 0);
-    for seed in seeds(3000) {
+    for seed in seeds(2000) {
         let (bodies, spec, implementation) = system(seed);
         let (Some(s), Some(i)) = (
             Graph::new(&spec, &bodies, STATES),
@@ -389,7 +389,7 @@ fn refinement_agrees_with_the_reference() {
 
 #[test]
 fn properties_agree_with_the_reference() {
-    for seed in seeds(3000) {
+    for seed in seeds(2000) {
         let (bodies, _, process) = system(seed);
         let Some(graph) = Graph::new(&process, &bodies, STATES) else {
             continue;
