@@ -16,11 +16,11 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use norns_model::Witness;
 use norns_replay::{Ended, Limits, Program, Recorded, record};
-use norns_report::{Finding, Findings, Kind, Status, fingerprint, suppression, terminal};
+use norns_report::{Finding, Findings, Kind, fingerprint, suppression, terminal};
 use norns_trace::Trace;
 
 use crate::runs::{self, About, Run};
-use crate::{exit, runtime_library, show};
+use crate::{baseline, exit, runtime_library, show};
 use confirm::Confirmation;
 use describe::SavedWitness;
 
@@ -60,6 +60,9 @@ pub struct Arguments {
     /// Findings to leave out: a suppression file of ThreadSanitizer
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
+    /// Findings that are known: only others count (norns baseline writes the file)
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -68,6 +71,8 @@ pub struct Arguments {
 enum Format {
     Text,
     Json,
+    /// Annotations for GitHub Actions
+    Github,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -116,10 +121,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     run.save("findings.json", &findings)?;
     match arguments.format {
         Format::Json => println!("{}", serde_json::to_string_pretty(&findings)?),
+        Format::Github => print!("{}", norns_report::ci::github(&findings)),
         Format::Text => print!("{}", terminal::list(&findings, show::style())),
     }
-    let confirmed = |finding: &Finding| finding.status == Status::Confirmed;
-    Ok(if findings.findings.iter().any(confirmed) {
+    let folder = run.about()?.folder;
+    let new = baseline::new_confirmed(&findings, arguments.baseline.as_deref(), &folder)?;
+    Ok(if new > 0 {
         ExitCode::from(exit::FOUND)
     } else {
         ExitCode::SUCCESS

@@ -4,6 +4,7 @@
 //! instead is printed with its causes and ends with `exit::CANNOT`.
 #![forbid(unsafe_code)]
 
+mod baseline;
 mod cc;
 mod check;
 mod completions;
@@ -38,6 +39,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Keep the findings of a run as known: check --baseline fails only on others
+    Baseline(baseline::Arguments),
     /// Compile C with the project's own compiler, instrumented (the same as norns-cc)
     Cc(cc::Arguments),
     /// Compile C++ with the project's own compiler, instrumented (the same as norns-c++)
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
     let result = match cc::called_as_compiler() {
         Some((language, words)) => cc::run(language, words),
         None => match Arguments::parse().command {
+            Command::Baseline(arguments) => baseline::run(arguments),
             Command::Cc(arguments) => cc::run(cc::Language::C, arguments.words),
             Command::Cxx(arguments) => cc::run(cc::Language::Cxx, arguments.words),
             Command::Check(arguments) => check::run(arguments),
