@@ -13,6 +13,7 @@ mod doctor;
 mod exit;
 mod explain;
 mod model;
+mod order;
 mod predict;
 mod record;
 mod replay;
@@ -58,6 +59,8 @@ enum Command {
     Explain(explain::Arguments),
     /// Write the model of a trace as CSPM
     Model(model::Arguments),
+    /// Ask the ordering solver about single events of a trace
+    Order(order::Arguments),
     /// Predict races and deadlocks from a trace
     Predict(predict::Arguments),
     /// Run a program once and keep its trace
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
             Command::Doctor(arguments) => doctor::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
             Command::Model(arguments) => model::run(arguments),
+            Command::Order(arguments) => order::run(arguments),
             Command::Predict(arguments) => predict::run(arguments),
             Command::Record(arguments) => record::run(arguments),
             Command::Replay(arguments) => replay::run(arguments),

@@ -207,6 +207,16 @@ impl Engine<'_> {
             .any(|held| held.lock == lock && (held.writes || writes))
     }
 
+    /// Whether each event wants a lock that the thread of the next one holds.
+    pub(super) fn is_cycle(&self, events: &[EventIndex]) -> bool {
+        let next = events.iter().cycle().skip(1);
+        events.len() > 1
+            && events.iter().zip(next).all(|(&one, &other)| {
+                self.model.thread_of(one) != self.model.thread_of(other)
+                    && self.waits_for(one, other)
+            })
+    }
+
     fn extend_cycle(
         &self,
         acquisitions: &[EventIndex],

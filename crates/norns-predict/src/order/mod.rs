@@ -114,9 +114,6 @@ impl<'t> Engine<'t> {
     /// A schedule after which both accesses are next.
     pub fn race(&mut self, one: EventIndex, other: EventIndex) -> Outcome {
         let (first, second) = (one.min(other), one.max(other));
-        if !self.model.conflict(first, second) {
-            return Outcome::Impossible;
-        }
         self.find(Bug::Race { first, second })
     }
 
@@ -139,7 +136,12 @@ impl<'t> Engine<'t> {
     /// A schedule that shows this bug: a race or a cycle of locks.
     pub fn find(&mut self, bug: Bug) -> Outcome {
         let events = events_of(&bug);
-        if self.is_surely_impossible(&bug) {
+        let is_candidate = match &bug {
+            Bug::Race { first, second } => self.model.conflict(*first, *second),
+            Bug::LockDeadlock { blocked } => self.is_cycle(blocked),
+            Bug::Stuck { .. } => panic!("waits that nothing ends are not asked of this engine"),
+        };
+        if !is_candidate || self.is_surely_impossible(&bug) {
             return Outcome::Impossible;
         }
         let solver = &mut self.solver;

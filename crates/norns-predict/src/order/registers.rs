@@ -47,6 +47,17 @@ pub enum Reads {
     SameValue,
 }
 
+impl Reads {
+    /// The strictest that the trace has what is needed for.
+    pub fn usual(trace: &norns_trace::Trace) -> Reads {
+        match (trace.accesses_ordered, trace.values.is_empty()) {
+            (true, false) => Reads::SameValue,
+            (true, true) => Reads::SameWrite,
+            (false, _) => Reads::Anything,
+        }
+    }
+}
+
 /// Values of one location in the order of the trace.
 struct Builder {
     accesses: Vec<Access>,

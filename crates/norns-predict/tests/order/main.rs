@@ -2,4 +2,5 @@
 
 mod agreement;
 mod exploration;
+mod papers;
 mod values;

@@ -1,0 +1,271 @@
+//! `norns order`: questions to the ordering solver about single events of a trace.
+//!
+//! `norns predict --engine order` asks about everything; this command is for one pair or cycle,
+//! for a second opinion (`--smt2` writes the same questions for any other solver), and for
+//! constraints that a replay has taught. Ends with 0 when nothing is possible, 1 when something
+//! is.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use norns_model::{Bug, Meaning, Model};
+use norns_order::smtlib;
+use norns_predict::order::{Constraint, Engine, Outcome, Reads};
+use norns_trace::{EventIndex, Op, Trace};
+
+/// Without questions of the user, so many conflicting pairs are looked at.
+const MOST_PAIRS: usize = 1_000_000;
+const MOST_CYCLES: usize = 10_000;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A trace file, or a text in the STD format of RAPID (FILE.std)
+    file: PathBuf,
+    /// Can these two accesses race? Positions in the trace from 0, as I,J; otherwise all pairs
+    #[arg(long, value_name = "I,J")]
+    race: Vec<Events>,
+    /// Can these acquisitions block each other? In the order of the cycle; otherwise all cycles
+    #[arg(long, value_name = "I,J,…")]
+    deadlock: Vec<Events>,
+    /// What a read has to see; otherwise its value where the trace has values, its write where it
+    /// orders accesses, else anything
+    #[arg(long)]
+    reads: Option<ReadsName>,
+    /// No schedule has these events in this order
+    #[arg(long, value_name = "I,J,…")]
+    not: Vec<Events>,
+    /// The second event takes place only after the first
+    #[arg(long, value_name = "I,J")]
+    before: Vec<Events>,
+    /// Write the formula and the questions as SMT-LIB 2 and ask nobody (- is the standard output)
+    #[arg(long, value_name = "FILE")]
+    smt2: Option<PathBuf>,
+    /// Conflicts that one question may cost
+    #[arg(long, default_value_t = 100_000)]
+    budget: u64,
+    /// Print the schedules
+    #[arg(long)]
+    schedules: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Events(Vec<EventIndex>);
+
+impl std::str::FromStr for Events {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let events: Result<Vec<EventIndex>, _> = text
+            .split(',')
+            .map(|number| number.trim().parse().map(EventIndex))
+            .collect();
+        let events = events.map_err(|_| format!("expected positions like 3,17, found {text:?}"))?;
+        let mut distinct = events.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        if events.len() < 2 || distinct.len() < events.len() {
+            return Err(format!(
+                "expected two or more different positions, found {text:?}"
+            ));
+        }
+        Ok(Events(events))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ReadsName {
+    Anything,
+    /// The write that it saw
+    Write,
+    /// The value that it saw
+    Value,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let (trace, warnings) = crate::predict::read(&arguments.file)?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    let reads = match arguments.reads {
+        Some(ReadsName::Anything) => Reads::Anything,
+        Some(ReadsName::Write) => Reads::SameWrite,
+        Some(ReadsName::Value) => Reads::SameValue,
+        None => Reads::usual(&trace),
+    };
+    let mut engine = Engine::new(&trace, reads);
+    engine.budget = arguments.budget;
+    if engine.mismatches() > 0 {
+        eprintln!(
+            "warning: {} reads did not see the last write of the trace; each is taken to need it",
+            engine.mismatches()
+        );
+    }
+    let pairs = |lists: &[Events]| -> anyhow::Result<Vec<[EventIndex; 2]>> {
+        let two = |list: &Events| match list.0[..] {
+            [one, other] => Ok([one, other]),
+            _ => bail!("expected two positions, found {}", list.0.len()),
+        };
+        lists.iter().map(two).collect()
+    };
+    for list in arguments
+        .race
+        .iter()
+        .chain(&arguments.deadlock)
+        .chain(&arguments.not)
+    {
+        in_trace(&trace, &list.0)?;
+    }
+    for list in &arguments.not {
+        engine.add(Constraint::NotInThisOrder(list.0.clone()));
+    }
+    for [first, second] in pairs(&arguments.before)? {
+        in_trace(&trace, &[first, second])?;
+        engine.add(Constraint::Before(first, second));
+    }
+    let bugs = if arguments.race.is_empty() && arguments.deadlock.is_empty() {
+        all_candidates(&engine)
+    } else {
+        asked(&trace, &pairs(&arguments.race)?, &arguments.deadlock)?
+    };
+    match &arguments.smt2 {
+        Some(path) => write_smt2(&engine, &bugs, path),
+        None => answer(&mut engine, bugs, arguments.schedules),
+    }
+}
+
+fn in_trace(trace: &Trace, events: &[EventIndex]) -> anyhow::Result<()> {
+    match events
+        .iter()
+        .find(|event| event.index() >= trace.events.len())
+    {
+        Some(event) => {
+            bail!(
+                "there is no event {}: the trace has {} events",
+                event.0,
+                trace.events.len()
+            )
+        }
+        None => Ok(()),
+    }
+}
+
+fn asked(
+    trace: &Trace,
+    races: &[[EventIndex; 2]],
+    deadlocks: &[Events],
+) -> anyhow::Result<Vec<Bug>> {
+    let model = Model::new(trace, Meaning::Optimistic);
+    let mut bugs = Vec::new();
+    for &[one, other] in races {
+        if !model.conflict(one, other) {
+            bail!(
+                "events {} and {} are not conflicting accesses of two threads",
+                one.0,
+                other.0
+            );
+        }
+        bugs.push(Bug::Race {
+            first: one.min(other),
+            second: one.max(other),
+        });
+    }
+    for cycle in deadlocks {
+        let acquires = |event: &&EventIndex| {
+            !matches!(
+                trace.events[event.index()].op,
+                Op::Lock(_) | Op::ReadLock(_)
+            )
+        };
+        if let Some(event) = cycle.0.iter().find(acquires) {
+            bail!("event {} acquires no lock", event.0);
+        }
+        let mut blocked = cycle.0.clone();
+        let smallest = (0..blocked.len()).min_by_key(|&i| blocked[i]).unwrap_or(0);
+        blocked.rotate_left(smallest);
+        bugs.push(Bug::LockDeadlock { blocked });
+    }
+    Ok(bugs)
+}
+
+fn all_candidates(engine: &Engine<'_>) -> Vec<Bug> {
+    let (pairs, counts) = engine.race_candidates(MOST_PAIRS);
+    eprintln!(
+        "{} conflicting pairs, {} not kept apart by locks, {} of these not always ordered",
+        counts.conflicting, counts.after_locks, counts.after_order
+    );
+    if counts.conflicting >= MOST_PAIRS {
+        eprintln!("warning: only the first {MOST_PAIRS} conflicting pairs are looked at");
+    }
+    let cycles = engine.deadlock_candidates(MOST_CYCLES);
+    if cycles.len() >= MOST_CYCLES {
+        eprintln!("warning: only the first {MOST_CYCLES} cycles of locks are looked at");
+    }
+    let races = pairs
+        .into_iter()
+        .map(|(first, second)| Bug::Race { first, second });
+    races
+        .chain(
+            cycles
+                .into_iter()
+                .map(|blocked| Bug::LockDeadlock { blocked }),
+        )
+        .collect()
+}
+
+fn name(bug: &Bug) -> String {
+    let (kind, events) = match bug {
+        Bug::Race { first, second } => ("race", vec![*first, *second]),
+        Bug::LockDeadlock { blocked } => ("deadlock", blocked.clone()),
+        Bug::Stuck { blocked } => ("stuck", blocked.clone()),
+    };
+    let numbers: Vec<String> = events.iter().map(|event| event.0.to_string()).collect();
+    format!("{kind} {}", numbers.join(","))
+}
+
+fn answer(engine: &mut Engine<'_>, bugs: Vec<Bug>, schedules: bool) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    let mut possible = false;
+    for bug in bugs {
+        let name = name(&bug);
+        // A cycle of the user's may be none at all.
+        match engine.find(bug) {
+            Outcome::Impossible => writeln!(out, "{name}: impossible")?,
+            Outcome::Undecided => writeln!(out, "{name}: undecided")?,
+            Outcome::Witness(witness) => {
+                possible = true;
+                writeln!(out, "{name}: after {} events", witness.schedule.len())?;
+                if schedules {
+                    let steps: Vec<String> = witness
+                        .schedule
+                        .iter()
+                        .map(|event| event.0.to_string())
+                        .collect();
+                    writeln!(out, "  {}", steps.join(" "))?;
+                }
+            }
+        }
+    }
+    Ok(ExitCode::from(u8::from(possible)))
+}
+
+fn write_smt2(engine: &Engine<'_>, bugs: &[Bug], path: &PathBuf) -> anyhow::Result<ExitCode> {
+    let problem = engine.problem(bugs);
+    let mut text = String::new();
+    text.push_str(
+        "; One integer for every event of the trace, and one for the end of the schedule:\n",
+    );
+    text.push_str("; an event takes place when it comes before the end.\n");
+    smtlib::write(&mut text, problem.nodes, &problem.edges, &problem.formula)?;
+    for (bug, query) in bugs.iter().zip(&problem.queries) {
+        text.push_str(&format!("; {}\n", name(bug)));
+        smtlib::write_query(&mut text, &problem.formula, query)?;
+    }
+    if path.as_os_str() == "-" {
+        std::io::stdout().write_all(text.as_bytes())?;
+    } else {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
