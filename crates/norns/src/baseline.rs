@@ -47,19 +47,34 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The confirmed findings that the baseline, if there is one, does not know.
-pub fn new_confirmed(findings: &Findings, file: Option<&Path>, folder: &Path) -> Result<usize> {
-    let confirmed = findings
-        .findings
-        .iter()
-        .filter(|f| f.status == Status::Confirmed);
-    let Some(file) = file else {
-        return Ok(confirmed.count());
-    };
-    let baseline = read(file)?;
-    Ok(confirmed
-        .filter(|finding| !baseline.knows(&print_of(finding, folder)))
-        .count())
+/// Which confirmed findings make `check` fail.
+#[derive(clap::Args)]
+pub struct Counting {
+    /// Findings that are known: only others count (norns baseline writes the file)
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Only the finding with this fingerprint counts (norns export-test uses it)
+    #[arg(long, value_name = "FINGERPRINT", hide = true)]
+    only: Option<String>,
+}
+
+impl Counting {
+    /// How many findings are confirmed and count.
+    pub fn count(&self, findings: &Findings, folder: &Path) -> Result<usize> {
+        let baseline = self
+            .baseline
+            .as_deref()
+            .map(read)
+            .transpose()?
+            .unwrap_or_default();
+        let counts = |finding: &&Finding| {
+            let fingerprint = print_of(finding, folder);
+            finding.status == Status::Confirmed
+                && !baseline.knows(&fingerprint)
+                && self.only.as_ref().is_none_or(|only| *only == fingerprint)
+        };
+        Ok(findings.findings.iter().filter(counts).count())
+    }
 }
 
 fn read(file: &Path) -> Result<Baseline> {
@@ -78,14 +93,15 @@ fn read(file: &Path) -> Result<Baseline> {
     Ok(baseline)
 }
 
-fn print_of(finding: &Finding, folder: &Path) -> String {
+/// The fingerprint of a finding of a run in `folder`.
+pub fn print_of(finding: &Finding, folder: &Path) -> String {
     fingerprint(finding.kind, &finding.places, &|file| {
         runs::source(folder, file)
     })
 }
 
 /// For the person who reads the file: the kind and the functions.
-fn what(finding: &Finding) -> String {
+pub fn what(finding: &Finding) -> String {
     let places: Vec<String> = finding
         .places
         .iter()

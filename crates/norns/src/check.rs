@@ -19,8 +19,9 @@ use norns_replay::{Ended, Limits, Program, Recorded, record};
 use norns_report::{Finding, Findings, Kind, fingerprint, suppression, terminal};
 use norns_trace::Trace;
 
+use crate::baseline::Counting;
 use crate::runs::{self, About, Run};
-use crate::{baseline, exit, runtime_library, show};
+use crate::{exit, runtime_library, show};
 use confirm::Confirmation;
 use describe::SavedWitness;
 
@@ -60,9 +61,8 @@ pub struct Arguments {
     /// Findings to leave out: a suppression file of ThreadSanitizer
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
-    /// Findings that are known: only others count (norns baseline writes the file)
-    #[arg(long, value_name = "FILE")]
-    baseline: Option<PathBuf>,
+    #[command(flatten)]
+    counting: Counting,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -124,9 +124,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Format::Github => print!("{}", norns_report::ci::github(&findings)),
         Format::Text => print!("{}", terminal::list(&findings, show::style())),
     }
-    let folder = run.about()?.folder;
-    let new = baseline::new_confirmed(&findings, arguments.baseline.as_deref(), &folder)?;
-    Ok(if new > 0 {
+    let failing = arguments.counting.count(&findings, &run.about()?.folder)?;
+    Ok(if failing > 0 {
         ExitCode::from(exit::FOUND)
     } else {
         ExitCode::SUCCESS

@@ -12,6 +12,7 @@ mod detect;
 mod doctor;
 mod exit;
 mod explain;
+mod export_test;
 mod model;
 mod order;
 mod predict;
@@ -57,6 +58,8 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Explain a code, with a program that shows the bug and its repair
     Explain(explain::Arguments),
+    /// Write a finding as a regression test that fails while the bug is there
+    ExportTest(export_test::Arguments),
     /// Write the model of a trace as CSPM
     Model(model::Arguments),
     /// Ask the ordering solver about single events of a trace
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
             Command::Detect(arguments) => detect::run(arguments),
             Command::Doctor(arguments) => doctor::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
+            Command::ExportTest(arguments) => export_test::run(arguments),
             Command::Model(arguments) => model::run(arguments),
             Command::Order(arguments) => order::run(arguments),
             Command::Predict(arguments) => predict::run(arguments),

@@ -1,0 +1,93 @@
+//! `norns export-test ID`: a finding as a regression test that the user keeps.
+//!
+//! The test fails while the bug is there and passes when it is fixed: it checks the program again
+//! and looks for a confirmed finding with the same fingerprint, so that it survives rebuilds and
+//! unrelated edits. The schedule that showed the bug is kept beside it, for the reader: it names
+//! addresses of this build.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use norns_replay::schedule::{self, Accesses};
+
+use crate::baseline;
+use crate::check::describe::SavedWitness;
+use crate::runs::Run;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The finding's id, or its beginning
+    id: String,
+    /// The folder to write to; made if it is not there
+    #[arg(short, long, value_name = "FOLDER", default_value = "norns-tests")]
+    output: PathBuf,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let (run, finding) = Run::with_finding(&arguments.id)?;
+    let about = run.about()?;
+    let folder = &arguments.output;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let name = format!(
+        "{}-{}",
+        finding.kind.code().words.replace(' ', "-"),
+        finding.id
+    );
+
+    let kept: SavedWitness = run.load(&format!("{}.witness.json", finding.id))?;
+    let (trace, _) = norns_trace::read(&run.path(&kept.trace))?;
+    if let Some(witness) = kept.witness() {
+        let accesses = if kept.ordered_accesses {
+            Accesses::Ordered
+        } else {
+            Accesses::Free
+        };
+        let schedule = schedule::of_witness(&trace, &witness, accesses);
+        write(&folder.join(format!("{name}.schedule")), &schedule)?;
+    }
+
+    // The command of a run from sources begins with the sources.
+    let (sources, command) = about.command.split_at(about.sources.len());
+    let mut words = vec![
+        "--only".to_string(),
+        baseline::print_of(&finding, &about.folder),
+    ];
+    words.extend(sources.iter().cloned());
+    if !command.is_empty() {
+        words.push("--".into());
+        words.extend(command.iter().cloned());
+    }
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    let test = folder.join(format!("{name}.sh"));
+    let script = format!(
+        "#!/bin/sh\n# Fails while this bug is there: {}.\n# Made by norns export-test.\ncd {} && exec norns check {}\n",
+        baseline::what(&finding).replace('\n', " "),
+        quoted(&about.folder.display().to_string()),
+        words.join(" ")
+    );
+    write(&test, &script)?;
+    fs::set_permissions(&test, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("cannot make {} executable", test.display()))?;
+    println!("{}", test.display());
+    println!(
+        "for CTest: add_test(NAME {name} COMMAND ${{CMAKE_SOURCE_DIR}}/{})",
+        test.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A word as the shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
