@@ -570,8 +570,8 @@ fn build_systems() {
                 "cmake_minimum_required(VERSION 3.10)\nproject(try C)\nfind_package(Threads REQUIRED)\n\
                  include(CheckCSourceRuns)\ncheck_c_source_runs(\"int main(void) { return 0; }\" RUNS)\n\
                  if(NOT RUNS)\n  message(FATAL_ERROR runs)\nendif()\n\
-                 add_library(help SHARED help.c)\nadd_executable(one threads.c)\n\
-                 target_link_libraries(one help Threads::Threads)\n",
+                 add_library(helper SHARED help.c)\nadd_executable(one threads.c)\n\
+                 target_link_libraries(one helper Threads::Threads)\n",
             );
             let mut cmake = shop.command("cmake");
             cmake
