@@ -66,6 +66,8 @@ pub enum Warning {
     NothingRecorded,
     /// The file holds more than one process; only one is shown.
     OtherProcesses { shown: u32, others: Vec<u32> },
+    /// Where the trace of another process of the same recording was put.
+    OtherProcess { number: u32, path: PathBuf },
     /// No debug information, or none that could be read.
     NoDebugInformation { path: String, problem: String },
     /// The file has changed since the recording: its lines may be wrong.
@@ -130,13 +132,18 @@ impl fmt::Display for Warning {
             }
             Warning::OtherProcesses { shown, others } => write!(
                 f,
-                "the recording holds {} processes; process {shown} is shown, not {}",
+                "{} processes were recorded; this is process {shown}, not {}",
                 others.len() + 1,
                 others
                     .iter()
                     .map(u32::to_string)
                     .collect::<Vec<_>>()
                     .join(", ")
+            ),
+            Warning::OtherProcess { number, path } => write!(
+                f,
+                "process {number} is in {}",
+                path.to_string_lossy().escape_debug()
             ),
             Warning::NoDebugInformation { path, problem } => {
                 write!(f, "no source lines for {}: {problem}", path.escape_debug())

@@ -256,8 +256,8 @@ pub struct RawItems {
 }
 
 impl RawItems {
-    /// `file` stands behind the file header.
-    pub fn open(path: &Path, file: File) -> Result<RawItems, Error> {
+    /// `file` stands behind the file header. Without a process, the first that recorded events.
+    pub fn open(path: &Path, file: File, wanted: Option<u32>) -> Result<RawItems, Error> {
         let failed = |cause| Error::Read {
             path: path.into(),
             cause,
@@ -276,22 +276,17 @@ impl RawItems {
         let mut raw = RawFile::open(file, start, &tail_path(path)).map_err(failed)?;
         warnings.append(&mut raw.warnings);
 
-        let chosen = raw
+        let recorded = raw
             .processes
             .iter()
-            .find(|(_, process)| !process.threads.is_empty())
-            .map(|(&number, _)| number);
-        if chosen.is_none() {
+            .filter(|(_, process)| !process.threads.is_empty());
+        let mut others: Vec<u32> = recorded.map(|(&number, _)| number).collect();
+        if others.is_empty() {
             warnings.push(Warning::NothingRecorded);
         }
-        let chosen = chosen.unwrap_or(0);
-        let others: Vec<u32> = raw
-            .processes
-            .iter()
-            .filter(|(number, process)| **number != chosen && !process.threads.is_empty())
-            .map(|(&number, _)| number)
-            .collect();
-        if !others.is_empty() {
+        let chosen = wanted.or(others.first().copied()).unwrap_or(0);
+        others.retain(|&number| number != chosen);
+        if !others.is_empty() && wanted.is_none() {
             warnings.push(Warning::OtherProcesses {
                 shown: chosen,
                 others,

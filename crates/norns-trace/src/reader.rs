@@ -25,7 +25,12 @@ enum Source {
 }
 
 impl Reader {
+    /// Of a raw recording of several processes, the first that recorded events.
     pub fn open(path: &Path) -> Result<Reader, Error> {
+        Reader::open_process(path, None)
+    }
+
+    fn open_process(path: &Path, process: Option<u32>) -> Result<Reader, Error> {
         let failed = |cause| Error::Read {
             path: path.into(),
             cause,
@@ -44,7 +49,9 @@ impl Reader {
             });
         }
         let source = match word(12) {
-            0 if length == FILE_HEADER => Source::Raw(Box::new(RawItems::open(path, file)?)),
+            0 if length == FILE_HEADER => {
+                Source::Raw(Box::new(RawItems::open(path, file, process)?))
+            }
             1 => Source::Finished(Items::new(BufReader::new(file), FileState::Finished)),
             // Cut inside the header: an empty trace.
             _ if length < FILE_HEADER => {
@@ -161,16 +168,62 @@ pub fn create_raw(path: &Path, info: &[Info]) -> Result<(), Error> {
     })
 }
 
-/// Makes a raw recording and its tail a finished trace, in place. A finished one stays as it is.
-/// When the disk is full it stays a raw recording, which is a warning.
+/// Makes a raw recording and its tail a finished trace, in place. Further processes of the recording
+/// get a file of their own beside it, which a warning names. A finished trace stays as it is. When the
+/// disk is full it stays a raw recording, which is a warning.
 pub fn finish(path: &Path) -> Result<Vec<Warning>, Error> {
     let mut reader = Reader::open(path)?;
     if !reader.is_raw() {
         return Ok(Vec::new());
     }
     let draft = with_suffix(path, ".part");
+    if let Err(problem) = write_all(&mut reader, &draft)? {
+        return Ok(unfinished(reader, problem));
+    }
+    let mut warnings = reader.into_warnings();
+    let others = warnings.iter().find_map(|warning| match warning {
+        Warning::OtherProcesses { others, .. } => Some(others.clone()),
+        _ => None,
+    });
+    for number in others.unwrap_or_default() {
+        let beside = path.with_extension(format!("process{number}.norns"));
+        let mut reader = Reader::open_process(path, Some(number))?;
+        match write_all(&mut reader, &beside)? {
+            Ok(()) => {
+                warnings.push(Warning::OtherProcess {
+                    number,
+                    path: beside,
+                });
+                warnings.append(&mut reader.into_warnings());
+            }
+            Err(problem) => {
+                let _ = std::fs::remove_file(&draft);
+                warnings.append(&mut unfinished(reader, problem));
+                return Ok(warnings);
+            }
+        }
+    }
+    std::fs::rename(&draft, path).map_err(|cause| Error::Write {
+        path: path.into(),
+        cause,
+    })?;
+    let _ = std::fs::remove_file(tail_path(path));
+    Ok(warnings)
+}
+
+fn unfinished(reader: Reader, problem: Error) -> Vec<Warning> {
+    let mut warnings = reader.into_warnings();
+    warnings.push(Warning::Unfinished {
+        problem: problem.to_string(),
+    });
+    warnings
+}
+
+/// Writes all items to a file. The outer error is the reader's, the inner one the writer's; then there
+/// is no file.
+fn write_all(reader: &mut Reader, path: &Path) -> Result<Result<(), Error>, Error> {
     let mut failed = None;
-    let written = write_items(&draft, FileState::Finished, |writer| {
+    let written = write_items(path, FileState::Finished, |writer| {
         loop {
             match reader.next() {
                 Ok(Some(item)) => writer.push(&item)?,
@@ -182,26 +235,13 @@ pub fn finish(path: &Path) -> Result<Vec<Warning>, Error> {
             }
         }
     });
-    if let Some(error) = failed {
-        let _ = std::fs::remove_file(&draft);
-        return Err(error);
+    if failed.is_some() || written.is_err() {
+        let _ = std::fs::remove_file(path);
     }
-    let placed = written.and_then(|()| {
-        std::fs::rename(&draft, path).map_err(|cause| Error::Write {
-            path: path.into(),
-            cause,
-        })
-    });
-    if let Err(error) = placed {
-        let _ = std::fs::remove_file(&draft);
-        let mut warnings = reader.into_warnings();
-        warnings.push(Warning::Unfinished {
-            problem: error.to_string(),
-        });
-        return Ok(warnings);
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(written),
     }
-    let _ = std::fs::remove_file(tail_path(path));
-    Ok(reader.into_warnings())
 }
 
 /// Where the runtime keeps what it has not appended yet.

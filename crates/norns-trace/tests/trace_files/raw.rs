@@ -354,6 +354,45 @@ fn a_finished_recording_is_the_raw_one() {
     );
 }
 
+#[test]
+fn every_process_of_a_recording_gets_a_trace() {
+    let path = scratch("processes.norns");
+    let runs = [run(41, 2, 100), run(42, 3, 100)];
+    lay_out(&runs[0], &path, 41, false);
+    let mut content = fs::read(&path).unwrap();
+    for (thread, index, first_sequence, payload) in chunks(&runs[1], &mut Random(1)) {
+        let header = ChunkHeader {
+            kind: ChunkKind::Events,
+            process: 2,
+            thread,
+            index,
+            length: payload.len() as u32,
+            first_sequence,
+            checksum: wire::checksum(&payload),
+        };
+        content.extend(header.encode());
+        content.extend(payload);
+    }
+    put(&path, &content);
+    let (trace, warnings) = read(&path).unwrap();
+    assert_eq!(order(&trace), runs[0].order);
+    assert_eq!(
+        warnings,
+        [Warning::OtherProcesses {
+            shown: 0,
+            others: vec![2]
+        }]
+    );
+    let other = path.with_extension("process2.norns");
+    let warnings = finish(&path).unwrap();
+    assert!(warnings.contains(&Warning::OtherProcess {
+        number: 2,
+        path: other.clone()
+    }));
+    assert_eq!(order(&read(&path).unwrap().0), runs[0].order);
+    assert_eq!(order(&read(&other).unwrap().0), runs[1].order);
+}
+
 /// Locks are held by one thread, joined threads have ended: what every analysis relies on.
 fn assert_consistent(trace: &Trace, what: &str) {
     let mut owner = None;
