@@ -30,6 +30,14 @@ pub fn compress(lts: &Lts, how: Compression) -> Lts {
     }
 }
 
+/// Whether strong bisimulation is worth trying on a component: it is small, and it branches, so
+/// that terms written differently may behave alike. A recorded thread is a line.
+pub fn pays(lts: &Lts) -> bool {
+    (4..=20_000).contains(&lts.len())
+        && lts.unexplored.is_empty()
+        && (0..lts.len() as u32).any(|s| lts.steps(s).len() > 1)
+}
+
 /// Whether a state is what remains after a tick. A deadlocked state has no transitions either
 /// but is not the same thing to a parallel composition.
 fn terminated(lts: &Lts) -> Vec<bool> {

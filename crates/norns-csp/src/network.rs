@@ -289,7 +289,13 @@ impl Compiler {
                 lts
             });
         }
-        Lts::of_process(context, &mut self.semantics, process, self.limits.component)
+        let limit = self.limits.component;
+        let lts = Lts::of_process(context, &mut self.semantics, process, limit)?;
+        Ok(if compress::pays(&lts) {
+            compress::sbisim(&lts)
+        } else {
+            lts
+        })
     }
 
     /// The whole product of a process, as one transition system.

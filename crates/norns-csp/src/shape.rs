@@ -10,10 +10,12 @@
 //! A process whose recursion goes through one of these operators has no finite shape. It
 //! becomes one component whose states are terms: correct, but its product is built.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::CheckError;
-use crate::event::EventId;
+use crate::event::{EventId, EventSet};
 use crate::process::{AlphabetsId, CallId, ProcId, Process, RenamingId, SetId};
 use crate::semantics::Context;
 
@@ -710,15 +712,14 @@ impl Deriver<'_, '_, '_> {
             each.push(kept);
         }
         let index: Vec<_> = each.iter().map(|of| by_event(of)).collect();
+        let holders = Holders::new(&sets);
         for i in 0..list.len() {
             let mut events: Vec<_> = index[i].keys().copied().collect();
             events.sort_unstable();
             for event in events {
                 let sharing: Vec<usize> = match &common {
                     Some(_) => (0..list.len()).collect(),
-                    None => (0..list.len())
-                        .filter(|&j| sets[j].contains(event))
-                        .collect(),
+                    None => holders.of(event),
                 };
                 if sharing[0] == i {
                     self.together(
@@ -795,6 +796,44 @@ impl Deriver<'_, '_, '_> {
             which[digit] += 1;
             which[..digit].fill(0);
         }
+    }
+}
+
+/// Which of several sets have an event, without asking each of many.
+struct Holders {
+    // Sets given by their members, by event; the others are asked.
+    listed: FxHashMap<EventId, Vec<usize>>,
+    others: Vec<(usize, Arc<EventSet>)>,
+}
+
+impl Holders {
+    fn new(sets: &[Arc<EventSet>]) -> Self {
+        let mut listed: FxHashMap<EventId, Vec<usize>> = FxHashMap::default();
+        let mut others = Vec::new();
+        for (i, set) in sets.iter().enumerate() {
+            match set.members() {
+                Some(members) => {
+                    for &event in members {
+                        listed.entry(event).or_default().push(i);
+                    }
+                }
+                None => others.push((i, set.clone())),
+            }
+        }
+        Holders { listed, others }
+    }
+
+    /// Their places, sorted.
+    fn of(&self, event: EventId) -> Vec<usize> {
+        let mut all = self.listed.get(&event).cloned().unwrap_or_default();
+        all.extend(
+            self.others
+                .iter()
+                .filter(|(_, set)| set.contains(event))
+                .map(|(i, _)| *i),
+        );
+        all.sort_unstable();
+        all
     }
 }
 

@@ -448,3 +448,49 @@ fn a_counterexample_comes_back_in_the_callers_events() {
             .all(|h| h.seen.is_none() && h.components.len() == 2)
     );
 }
+
+/// Operators nested a thousand deep, in a thread with the usual small stack.
+#[test]
+fn deep_nesting_needs_no_deep_stack() {
+    let mut p = Processes::new();
+    let (a, b) = (p.events.intern("a"), p.events.intern("b"));
+    let skip = p.skip();
+    let one = p.prefix(a, skip);
+    let mut nest = one;
+    for _ in 0..700 {
+        nest = p.parallel(vec![nest, one], EventSet::only([a]));
+        nest = p.hide(nest, EventSet::only([b]));
+    }
+    let model = Model::FailuresDivergences;
+    let question = Question::Refines {
+        model,
+        spec: one,
+        implementation: nest,
+    };
+    let budget = Budget {
+        states: Some(20_000),
+        ..Budget::default()
+    };
+    let outcome = ask(
+        &mut p,
+        &question,
+        &Options {
+            budget,
+            ..Options::default()
+        },
+    );
+    assert!(!matches!(outcome.verdict, Verdict::Fails(_)));
+    let mut sequence = skip;
+    for _ in 0..20_000 {
+        sequence = p.sequence(sequence, skip);
+    }
+    let question = Question::Refines {
+        model,
+        spec: skip,
+        implementation: sequence,
+    };
+    assert_eq!(
+        ask(&mut p, &question, &Options::default()).verdict,
+        Verdict::Holds
+    );
+}
