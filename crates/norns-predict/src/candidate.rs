@@ -81,7 +81,7 @@ impl Accesses {
 }
 
 /// How many accesses of one class a new access of the location is paired with.
-const RECENT: usize = 4;
+const RECENT: usize = 2;
 
 impl Accesses {
     /// Pairs of conflicting accesses that are near each other: every access with the most recent

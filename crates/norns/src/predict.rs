@@ -531,20 +531,24 @@ fn print(arguments: &Arguments, prediction: &Prediction, output: &Output) -> any
     Ok(())
 }
 
+/// Only what is not zero, but always the candidates and the undecided ones.
 fn in_words(counts: &Counts) -> String {
-    format!(
-        "{} ordered, {} under a common lock, {} redundant; of {} candidates {} shown by \
-         near-linear prediction, {} by exact search, {} by the ordering solver, {} with others of their segments, \
-         {} impossible, {} undecided",
-        counts.filtered.ordered,
-        counts.filtered.common_lock,
-        counts.filtered.redundant,
-        counts.candidates,
-        counts.linear,
-        counts.exact,
-        counts.order,
-        counts.filtered.same_segments,
-        counts.impossible,
-        counts.undecided,
-    )
+    let parts = [
+        (counts.filtered.ordered, "ruled out by order"),
+        (counts.filtered.common_lock, "ruled out by a common lock"),
+        (counts.filtered.redundant, "accesses redundant"),
+        (counts.linear, "shown by near-linear prediction"),
+        (counts.exact, "shown by exact search"),
+        (counts.order, "shown by the ordering solver"),
+        (
+            counts.filtered.same_segments,
+            "decided with others of their segments",
+        ),
+        (counts.impossible, "impossible"),
+    ];
+    let mut words = vec![format!("{} candidates", counts.candidates)];
+    let shown = parts.iter().filter(|(count, _)| *count > 0);
+    words.extend(shown.map(|(count, what)| format!("{count} {what}")));
+    words.push(format!("{} undecided", counts.undecided));
+    words.join(", ")
 }
