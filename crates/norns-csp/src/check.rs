@@ -1,10 +1,14 @@
 //! Checking assertions: the entrance to the engine.
 
+use std::time::Instant;
+
 use crate::CheckError;
 use crate::counterexample::{Counterexample, Step, Violation};
 use crate::event::{EventId, EventSet};
 use crate::lts::Lts;
-use crate::network::{Compiler, FORMAT_FIELD, Network, Rule, SPEC_FIELD, Which, bits_for, field};
+use crate::network::{
+    Compiler, FORMAT_FIELD, Limits, Network, Rule, SPEC_FIELD, Which, bits_for, field,
+};
 use crate::normal::{BelowDivergence, NormalForm};
 use crate::process::{Definitions, ProcId, Processes};
 use crate::reduce::{Reducer, Reduction};
@@ -132,13 +136,7 @@ impl Checker {
             progress,
             statistics: Statistics::default(),
         };
-        if let Some(limit) = options.budget.states {
-            self.compiler.limits.component = self
-                .compiler
-                .limits
-                .component
-                .min(usize::try_from(limit).unwrap_or(usize::MAX));
-        }
+        self.compiler.set_limits(limits(&options.budget));
         let verdict = match question {
             Question::Refines {
                 model,
@@ -196,6 +194,17 @@ impl Checker {
     }
 }
 
+/// What a budget leaves to compiling.
+fn limits(budget: &Budget) -> Limits {
+    let limits = Limits::default();
+    Limits {
+        states: budget.states.map_or(limits.states, |n| {
+            limits.states.min(usize::try_from(n).unwrap_or(usize::MAX))
+        }),
+        until: budget.time.map(|time| Instant::now() + time),
+    }
+}
+
 /// The system without the events that give way to a tau.
 fn prioritised(lts: Lts, priority: Option<&EventSet>) -> Lts {
     let Some(set) = priority else { return lts };
@@ -223,7 +232,7 @@ impl Run<'_> {
     fn refines(&mut self, model: Model, spec: &Lts, network: Network) -> Verdict {
         if !spec.unexplored.is_empty() {
             return Verdict::Undecided(format!(
-                "the specification has more than {} states",
+                "the specification was explored up to {} states",
                 spec.unexplored[0]
             ));
         }
@@ -337,17 +346,14 @@ impl Run<'_> {
     /// Determinism by the normal form of the process itself: each node's acceptances must all
     /// be everything that the node can do.
     fn deterministic(&mut self, model: Model, network: Network) -> Verdict {
-        let limit = self
-            .options
-            .budget
-            .states
-            .unwrap_or(u64::MAX)
-            .min(SPEC_NODES as u64);
-        let lts = network.explore(limit as usize);
+        let lts = network.explore(&limits(&self.options.budget));
         self.statistics.states = lts.len() as u64;
         self.statistics.components = network.components.len();
         if !lts.unexplored.is_empty() {
-            return Verdict::Undecided(format!("the process has more than {limit} states"));
+            return Verdict::Undecided(format!(
+                "the process was explored up to {} states",
+                lts.unexplored[0]
+            ));
         }
         let lts = prioritised(lts, self.options.tau_priority.as_ref());
         let form = match NormalForm::new(&lts, BelowDivergence::Itself, SPEC_NODES) {
@@ -517,7 +523,7 @@ fn cut(network: &Network) -> String {
         .find(|c| !c.machine.unexplored.is_empty());
     match which {
         Some(c) => format!(
-            "the component {} has more than {} states",
+            "the component {} was explored up to {} states",
             c.name, c.machine.unexplored[0]
         ),
         None => "a component has too many states".into(),

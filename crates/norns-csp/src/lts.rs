@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::CheckError;
 use crate::event::EventId;
+use crate::network::Limits;
 use crate::process::ProcId;
 use crate::semantics::{Context, Semantics};
 
@@ -62,12 +63,12 @@ impl Lts {
         &self.steps[from as usize..to as usize]
     }
 
-    /// All states that `limit` lets be explored from a term, breadth-first.
-    pub fn of_process(
+    /// All states that the limits let be explored from a term, breadth-first.
+    pub(crate) fn of_process(
         context: &mut Context,
         semantics: &mut Semantics,
         process: ProcId,
-        limit: usize,
+        limits: &Limits,
     ) -> Result<Lts, CheckError> {
         let mut ids: FxHashMap<ProcId, u32> = FxHashMap::default();
         ids.insert(process, 0);
@@ -75,7 +76,7 @@ impl Lts {
         let mut lts = Lts::start();
         let mut next = 0;
         while next < order.len() {
-            if next >= limit {
+            if limits.reached(next) {
                 lts.unexplored = (next as u32..order.len() as u32).collect();
                 for _ in next..order.len() {
                     lts.push(Vec::new());

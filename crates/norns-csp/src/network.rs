@@ -5,6 +5,7 @@
 //! thread leads its lock operations, not the mutex, which offers itself to everybody.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
@@ -94,18 +95,27 @@ pub enum Which {
     All,
 }
 
-/// How large parts may become while compiling.
-#[derive(Clone, Copy, Debug)]
+/// How large a component or a specification may become while compiling.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// States of one component.
-    pub component: usize,
+    pub states: usize,
+    pub until: Option<Instant>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            component: 2_000_000,
+            states: 2_000_000,
+            until: None,
         }
+    }
+}
+
+impl Limits {
+    /// Whether a system with this many states has to be cut short here.
+    pub fn reached(&self, states: usize) -> bool {
+        states >= self.states
+            || states.is_multiple_of(1024) && self.until.is_some_and(|until| Instant::now() > until)
     }
 }
 
@@ -117,10 +127,17 @@ const MAX_RULES: usize = 4_000_000;
 pub struct Compiler {
     semantics: Semantics,
     machines: FxHashMap<ProcId, Arc<Machine>>,
-    pub limits: Limits,
+    limits: Limits,
 }
 
 impl Compiler {
+    /// Sets the limits; components that were cut short under others are forgotten.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.machines
+            .retain(|_, machine| machine.unexplored.is_empty());
+        self.limits = limits;
+    }
+
     /// The network of a process.
     pub fn network(
         &mut self,
@@ -289,8 +306,7 @@ impl Compiler {
                 lts
             });
         }
-        let limit = self.limits.component;
-        let lts = Lts::of_process(context, &mut self.semantics, process, limit)?;
+        let lts = Lts::of_process(context, &mut self.semantics, process, &self.limits)?;
         Ok(if compress::pays(&lts) {
             compress::sbisim(&lts)
         } else {
@@ -301,7 +317,7 @@ impl Compiler {
     /// The whole product of a process, as one transition system.
     pub fn explicit(&mut self, context: &mut Context, process: ProcId) -> Result<Lts, CheckError> {
         let network = self.network(context, process)?;
-        Ok(network.explore(self.limits.component))
+        Ok(network.explore(&self.limits))
     }
 }
 
@@ -520,13 +536,14 @@ impl Network {
         }
     }
 
-    /// The whole product, breadth-first, up to `limit` states.
-    pub fn explore(&self, limit: usize) -> Lts {
+    /// The whole product, breadth-first, up to the limits.
+    pub fn explore(&self, limits: &Limits) -> Lts {
         let words = self.layout.words;
         let mut ids: FxHashMap<Box<[u64]>, u32> = FxHashMap::default();
         let mut order: Vec<Option<Box<[u64]>>> = vec![Some(self.initial().into())];
         ids.insert(self.initial().into(), 0);
         let mut omega = None;
+        let mut full = false;
         let mut lts = Lts::start();
         let mut at = 0;
         let mut next = vec![0; words];
@@ -536,7 +553,14 @@ impl Network {
                 at += 1;
                 continue;
             };
-            if at >= limit || self.at_cut(&state) {
+            if full || limits.reached(at) {
+                full = true;
+                lts.unexplored.push(at as u32);
+                lts.push(Vec::new());
+                at += 1;
+                continue;
+            }
+            if self.at_cut(&state) {
                 lts.unexplored.push(at as u32);
                 lts.push(Vec::new());
                 at += 1;

@@ -494,3 +494,45 @@ fn deep_nesting_needs_no_deep_stack() {
         Verdict::Holds
     );
 }
+
+#[test]
+fn a_component_without_end_is_undecided_but_a_violation_before_is_found() {
+    let mut p = Processes::new();
+    let (a, b) = (p.events.intern("a"), p.events.intern("b"));
+    // P = a -> (P ||| b -> STOP) has infinitely many states.
+    let call = p.new_call(Some("P"));
+    let again = p.call(call);
+    let stop = p.stop();
+    let pb = p.prefix(b, stop);
+    let inner = p.interleave(vec![again, pb]);
+    let body = p.prefix(a, inner);
+    p.define(call, body);
+    let budget = Budget {
+        states: Some(2000),
+        ..Budget::default()
+    };
+    let options = Options {
+        budget,
+        ..Options::default()
+    };
+    let both = p.run(EventSet::only([a, b]));
+    let question = Question::Refines {
+        model: Model::Traces,
+        spec: both,
+        implementation: again,
+    };
+    assert!(matches!(
+        ask(&mut p, &question, &options).verdict,
+        Verdict::Undecided(_)
+    ));
+    let only = p.run(EventSet::only([a]));
+    let question = Question::Refines {
+        model: Model::Traces,
+        spec: only,
+        implementation: again,
+    };
+    let Verdict::Fails(example) = ask(&mut p, &question, &options).verdict else {
+        panic!()
+    };
+    assert_eq!(example.trace(), [a, b]);
+}
