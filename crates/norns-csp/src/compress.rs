@@ -52,6 +52,9 @@ fn terminated(lts: &Lts) -> Vec<bool> {
     after
 }
 
+/// Which event leads into which class.
+type Signature = Vec<(EventId, u32)>;
+
 /// The quotient under strong bisimulation, by splitting classes until each has one signature.
 /// Only states with a transition into a changed class are looked at again, and the largest
 /// part of a class keeps its number, so a long chain costs n log n.
@@ -81,7 +84,7 @@ pub fn sbisim(lts: &Lts) -> Lts {
         }
     }
     // The signature that the unchanged members of a class share.
-    let mut shared: Vec<Option<Vec<(EventId, u32)>>> = vec![None; 2];
+    let mut shared: Vec<Option<Signature>> = vec![None; 2];
     let mut dirty: Vec<u32> = (0..n as u32).collect();
     let mut is_dirty = vec![true; n];
     while !dirty.is_empty() {
@@ -89,7 +92,7 @@ pub fn sbisim(lts: &Lts) -> Lts {
             is_dirty[s as usize] = false;
         }
         // (class, signature) of the dirty states, grouped.
-        let mut groups: FxHashMap<(u32, Vec<(EventId, u32)>), Vec<u32>> = FxHashMap::default();
+        let mut groups: FxHashMap<(u32, Signature), Vec<u32>> = FxHashMap::default();
         let mut first_seen = Vec::new();
         for &s in &dirty {
             let mut signature: Vec<_> = lts
@@ -105,8 +108,7 @@ pub fn sbisim(lts: &Lts) -> Lts {
             }
             groups.entry(key).or_default().push(s);
         }
-        let mut by_class: FxHashMap<u32, Vec<(Vec<(EventId, u32)>, Vec<u32>)>> =
-            FxHashMap::default();
+        let mut by_class: FxHashMap<u32, Vec<(Signature, Vec<u32>)>> = FxHashMap::default();
         let mut order = Vec::new();
         for key in first_seen {
             let members = groups.remove(&key).expect("each key was seen once");

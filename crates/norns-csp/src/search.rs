@@ -231,8 +231,10 @@ impl<'a> Search<'a> {
                     return Ended::Budget(why);
                 }
                 take_best(&mut workers, &mut best);
-                if best.is_some() && !self.tau_cycles {
-                    return Ended::Found(best.expect("checked"));
+                if !self.tau_cycles
+                    && let Some(found) = best
+                {
+                    return Ended::Found(found);
                 }
                 if self.store.mark() == mark {
                     break;

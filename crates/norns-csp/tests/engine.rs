@@ -536,3 +536,32 @@ fn a_component_without_end_is_undecided_but_a_violation_before_is_found() {
     };
     assert_eq!(example.trace(), [a, b]);
 }
+
+#[test]
+fn tau_priority_drops_events_of_unstable_states() {
+    let mut p = Processes::new();
+    let [a, b, h] = events(&mut p, "a b h")[..] else {
+        panic!()
+    };
+    let stop = p.stop();
+    let (pa, pb) = (p.prefix(a, stop), p.prefix(b, stop));
+    let hb = p.prefix(h, pb);
+    let choice = p.external_choice(vec![pa, hb]);
+    let process = p.hide(choice, EventSet::only([h]));
+    let question = Question::Refines {
+        model: Model::Traces,
+        spec: pb,
+        implementation: process,
+    };
+    assert!(matches!(
+        ask(&mut p, &question, &Options::default()).verdict,
+        Verdict::Fails(_)
+    ));
+    let tau_priority = Some(EventSet::only([a]));
+    let options = Options {
+        tau_priority,
+        reduction: Reduction::Precise,
+        ..Options::default()
+    };
+    assert_eq!(ask(&mut p, &question, &options).verdict, Verdict::Holds);
+}
