@@ -527,6 +527,9 @@ fn index(file: &mut (impl Read + io::Seek)) -> io::Result<Option<Vec<ChunkPlace>
         let (Ok(length), Ok(events)) = (bytes.number(), bytes.number()) else {
             return Ok(None);
         };
+        if length < CHUNK_HEADER as u64 || place >= offset {
+            return Ok(None);
+        }
         found.push(ChunkPlace {
             offset: place,
             length,

@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use norns_trace::container::{FileState, file_header};
+use norns_trace::container::{self, FileState, file_header};
 use norns_trace::item::items;
 use norns_trace::text::Parser;
 use norns_trace::wire::{self, CHUNK_HEADER, ChunkHeader, ChunkKind};
@@ -99,6 +99,13 @@ fn read_all(path: &Path) -> Option<u64> {
 
 fn check_file(path: &Path, size: usize, what: &str) {
     let (count, most) = peak(|| read_all(path));
+    let (chunks, for_index) = peak(|| container::chunks(&mut fs::File::open(path).unwrap()));
+    let count_of_chunks = chunks.expect("only the disk can fail here").len();
+    assert!(
+        count_of_chunks <= size / 48,
+        "{what}: {count_of_chunks} chunks"
+    );
+    let most = most.max(for_index);
     // LZ4 can multiply by 255, and an item takes two bytes at least.
     assert!(
         count.unwrap_or(0) <= 256 * size as u64,
