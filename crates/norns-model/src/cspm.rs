@@ -14,7 +14,8 @@
 //! lock are left out.
 //!
 //! A thread that would do something else than in the trace may do `leaves`, after which no
-//! deadlock is looked for. The exact search also finds deadlocks of the other threads then, so
+//! deadlock is looked for; so does one that holds locks where the trace ends. The state of a
+//! barrier or condition is a set of threads: many threads make it large. The exact search also finds deadlocks of the other threads then, so
 //! on traces with failed operations, and in the faithful meaning, it may find more than the
 //! assertion; it never finds less. In the faithful meaning an access of several locations is not
 //! one step here.
@@ -240,6 +241,9 @@ impl Writer<'_> {
             let events = step.split('?').filter(|event| !event.is_empty());
             self.all_steps.extend(events.map(str::to_string));
         }
+        // Nobody knows whether a thread whose end was not seen gives its locks back.
+        let keeps_locks =
+            !self.ends(thread) && !self.locks.set(self.locks.at_end(thread)).is_empty();
         let pieces: Vec<&[String]> = steps.chunks(PIECE).collect();
         for (i, piece) in pieces.iter().enumerate() {
             let this = if i == 0 {
@@ -247,10 +251,12 @@ impl Writer<'_> {
             } else {
                 format!("THREAD_{name}_{i}")
             };
-            let rest = if i + 1 == pieces.len() {
-                "SKIP".into()
-            } else {
+            let rest = if i + 1 < pieces.len() {
                 format!("THREAD_{name}_{}", i + 1)
+            } else if keeps_locks {
+                format!("leaves.{name} -> STOP")
+            } else {
+                "SKIP".to_string()
             };
             self.out.push_str(&this);
             self.out.push_str(" =\n");
@@ -619,11 +625,12 @@ impl Writer<'_> {
                 "SEMAPHORE" => {
                     let (posts, waits) = (threads("post"), threads("semwait"));
                     let tries = threads("trysemwait");
-                    let post = format!("post?t:{posts}!{id} -> {name}_VALUE(n + 1)");
+                    let value = self.number(id);
+                    let most = value + self.posts(id);
+                    let post = format!("n < {most} & post?t:{posts}!{id} -> {name}_VALUE(n + 1)");
                     let wait = format!("n > 0 & semwait?t:{waits}!{id} -> {name}_VALUE(n - 1)");
                     let fail = format!("n == 0 & trysemwait?t:{tries}!{id} -> {name}_VALUE(n)");
                     let choice = choice(&[(posts, post), (waits, wait), (tries, fail)]);
-                    let value = self.number(id);
                     format!("{name} = {name}_VALUE({value})\n{name}_VALUE(n) =\n  {choice}")
                 }
                 "ONCE" => {
@@ -667,6 +674,15 @@ impl Writer<'_> {
     fn number(&self, id: &str) -> i64 {
         let object: usize = id[1..].parse().expect("objects are named o and a number");
         self.model.number[object]
+    }
+
+    /// How often a semaphore is posted: it has no more states than that.
+    fn posts(&self, id: &str) -> i64 {
+        let object: u32 = id[1..].parse().expect("objects are named o and a number");
+        let posts = self.model.trace.events.iter();
+        posts
+            .filter(|event| event.op == Op::SemPost(ObjectId(object)))
+            .count() as i64
     }
 
     fn program(&mut self) {
@@ -787,7 +803,7 @@ fn lock_text(
     let free = if reads == "{}" {
         name.to_string()
     } else {
-        format!("{name}_READ({{}})")
+        format!("{name}_READ(0)")
     };
     let held = choice(&[
         ("held".to_string(), format!("unlock.t.{id} -> {free}")),
@@ -813,25 +829,24 @@ fn lock_text(
         };
         return format!("{name} = {lock}\n{name}_HELD(t) =\n  {held}");
     }
+    // Every thread reads at most once at a time, so counting is enough.
+    let most = reads.split(',').count();
     let readers = choice(&[
-        (locks, format!("empty(readers) & {lock}")),
+        (locks, format!("n == 0 & {lock}")),
         (
             reads.clone(),
-            format!("rdlock?t:{reads}!{id} -> {name}_READ(union(readers, {{t}}))"),
+            format!("n < {most} & rdlock?t:{reads}!{id} -> {name}_READ(n + 1)"),
         ),
         (
             "held".to_string(),
-            format!("unlock?t:readers!{id} -> {name}_READ(diff(readers, {{t}}))"),
+            format!("n > 0 & unlock?t:{reads}!{id} -> {name}_READ(n - 1)"),
         ),
         (
             tries.clone(),
-            format!("not empty(readers) & trylock?u:{tries}!{id} -> {name}_READ(readers)"),
+            format!("n > 0 & trylock?u:{tries}!{id} -> {name}_READ(n)"),
         ),
     ]);
-    format!(
-        "{name} = {name}_READ({{}})\n{name}_READ(readers) =\n  {readers}\n\
-         {name}_HELD(t) =\n  {held}"
-    )
+    format!("{name} = {name}_READ(0)\n{name}_READ(n) =\n  {readers}\n{name}_HELD(t) =\n  {held}")
 }
 
 fn condition_text(
