@@ -5,11 +5,14 @@
 //! specification and searches the product of both. Nothing here knows of traces.
 #![forbid(unsafe_code)]
 
+pub mod builtin;
 pub mod check;
 pub mod compress;
 pub mod counterexample;
 mod cycles;
+pub mod diagnostic;
 mod error;
+pub mod eval;
 pub mod event;
 mod layout;
 pub mod lts;
@@ -18,10 +21,14 @@ mod network;
 pub mod normal;
 pub mod process;
 mod reduce;
+pub mod resolve;
+pub mod script;
 mod search;
 pub mod semantics;
 mod shape;
 mod store;
+pub mod syntax;
+pub mod types;
 pub mod vocabulary;
 
 pub use error::CheckError;

@@ -8,6 +8,7 @@ mod baseline;
 mod cc;
 mod check;
 mod completions;
+mod csp;
 mod detect;
 mod doctor;
 mod exit;
@@ -52,6 +53,8 @@ enum Command {
     Check(check::Arguments),
     /// Write completions for a shell, or the manual pages
     Completions(completions::Arguments),
+    /// Check the assertions of a CSPM script, or print or type-check it
+    Csp(csp::Arguments),
     /// Run a program once under the race detector
     Detect(detect::Arguments),
     /// Check that everything is here that Norns needs, and say what to do if not
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
             Command::Cxx(arguments) => cc::run(cc::Language::Cxx, arguments.words),
             Command::Check(arguments) => check::run(arguments),
             Command::Completions(arguments) => completions::run(arguments),
+            Command::Csp(arguments) => csp::run(arguments),
             Command::Detect(arguments) => detect::run(arguments),
             Command::Doctor(arguments) => doctor::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),

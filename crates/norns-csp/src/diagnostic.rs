@@ -1,0 +1,72 @@
+//! What is wrong with a script, where, and what would help.
+
+use std::fmt::Write as _;
+
+use crate::syntax::source::{SourceMap, Span};
+
+/// The stage that refused a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Read,
+    Syntax,
+    Names,
+    Types,
+    Evaluation,
+    /// Correct CSPM that this checker does not do.
+    Unsupported,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    pub stage: Stage,
+    pub message: String,
+    pub span: Span,
+    /// Stands next to the carets.
+    pub label: String,
+    /// Other places that matter, each with its own words.
+    pub related: Vec<(Span, String)>,
+    pub help: Vec<String>,
+}
+
+impl Diagnostic {
+    pub fn new(stage: Stage, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            stage,
+            message: message.into(),
+            span,
+            label: String::new(),
+            related: Vec::new(),
+            help: Vec::new(),
+        }
+    }
+
+    pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
+        self.label = label.into();
+        self
+    }
+
+    pub fn related(mut self, span: Span, words: impl Into<String>) -> Diagnostic {
+        self.related.push((span, words.into()));
+        self
+    }
+
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help.push(help.into());
+        self
+    }
+
+    /// The diagnostic as text for a terminal, source lines included.
+    pub fn render(&self, sources: &SourceMap) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "error: {}", self.message);
+        sources.render(&mut out, self.span, &self.label);
+        for (span, words) in &self.related {
+            let _ = writeln!(out, "note: {words}");
+            sources.render(&mut out, *span, "");
+        }
+        for help in &self.help {
+            let _ = writeln!(out, "help: {help}");
+        }
+        out
+    }
+}

@@ -1,0 +1,23 @@
+//! Evaluation: from a checked script to values and process terms.
+//!
+//! Evaluation is lazy where a script can tell: arguments of functions, definitions and the
+//! tails of sequences are computed when they are needed. Processes are computed up to the next
+//! named process: a process with its arguments is one `Call` of the term arena, unfolded when
+//! the engine first needs it, and so is what follows an input. Evaluation recurses along the
+//! nesting of expressions and of function calls (never along prefixes or chains of operators),
+//! up to `MAX_DEPTH`; callers give it a large stack (`crate::script`).
+
+mod builtins;
+mod closures;
+mod dots;
+mod machine;
+mod pattern;
+mod prefix;
+mod process;
+mod set;
+mod show;
+mod value;
+
+pub use machine::{Evaluator, MAX_DEPTH};
+pub use set::Set;
+pub use value::Value;

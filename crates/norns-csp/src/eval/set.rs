@@ -1,0 +1,505 @@
+//! Sets of values, as symbolic as they can stay.
+//!
+//! `Events` and what is left of it after taking events away is kept by what it lacks; products,
+//! unions and the infinite sets are kept as such. A finite set that must be compared or be an
+//! element is made `Explicit` first (`Evaluator::canonical`).
+
+use std::sync::Arc;
+
+use super::machine::{Error, Evaluator};
+use super::value::Value;
+use crate::diagnostic::{Diagnostic, Stage};
+use crate::resolve::{DefId, DefKind};
+use crate::syntax::source::Span;
+
+/// More elements than this are not enumerated.
+const MAX_ELEMENTS: usize = 4_000_000;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Set {
+    /// Sorted, no two alike.
+    Explicit(Vec<Value>),
+    Ints,
+    IntsFrom(i64),
+    Chars,
+    Processes,
+    /// All values of a datatype.
+    Datatype(DefId),
+    /// All events but these (sorted).
+    AllEventsBut(Vec<Value>),
+    /// Dots with one part from each set.
+    Dots(Vec<Arc<Set>>),
+    Tuples(Vec<Arc<Set>>),
+    /// The sets may overlap.
+    Union(Vec<Arc<Set>>),
+    Subsets(Arc<Set>),
+    Seqs(Arc<Set>),
+    Maps(Arc<Set>, Arc<Set>),
+}
+
+impl Set {
+    pub fn explicit(mut elements: Vec<Value>) -> Set {
+        if !elements.is_sorted_by(|a, b| a < b) {
+            elements.sort();
+            elements.dedup();
+        }
+        Set::Explicit(elements)
+    }
+
+    pub fn one(value: Value) -> Set {
+        Set::Explicit(vec![value])
+    }
+
+    pub fn none() -> Set {
+        Set::Explicit(Vec::new())
+    }
+}
+
+/// How many combinations there are, if not too many.
+fn product(sizes: impl Iterator<Item = usize>) -> Option<usize> {
+    sizes
+        .into_iter()
+        .try_fold(1usize, |all, size| all.checked_mul(size))
+        .filter(|&all| all <= MAX_ELEMENTS)
+}
+
+/// All ways to take one element of each list, the last varying fastest.
+fn combinations(lists: &[Vec<Value>]) -> Vec<Vec<Value>> {
+    let mut all: Vec<Vec<Value>> = vec![Vec::new()];
+    for list in lists {
+        let mut longer = Vec::with_capacity(all.len() * list.len());
+        for start in &all {
+            for value in list {
+                let mut next = start.clone();
+                next.push(value.clone());
+                longer.push(next);
+            }
+        }
+        all = longer;
+    }
+    all
+}
+
+impl Evaluator {
+    fn set_error(&self, span: Span, message: &str) -> Error {
+        Box::new(Diagnostic::new(Stage::Evaluation, span, message))
+    }
+
+    fn too_large(&self, span: Span) -> Error {
+        let message = format!("this set has more than {MAX_ELEMENTS} elements");
+        self.set_error(span, &message)
+    }
+
+    /// The elements in order; an error for an infinite set.
+    pub(super) fn elements(&mut self, set: &Set, span: Span) -> Result<Vec<Value>, Error> {
+        match set {
+            Set::Explicit(elements) => Ok(elements.clone()),
+            Set::Ints | Set::IntsFrom(_) => Err(Box::new(
+                Diagnostic::new(
+                    Stage::Evaluation,
+                    span,
+                    "the infinite set of integers cannot be enumerated",
+                )
+                .help("give a finite range such as {0..3}"),
+            )),
+            Set::Chars => Ok((0u8..128).map(|c| Value::Char(c as char)).collect()),
+            Set::Datatype(def) => {
+                if !self.is_finite(set) {
+                    let name = self.resolved.name(*def).to_owned();
+                    return Err(Box::new(
+                        Diagnostic::new(
+                            Stage::Evaluation,
+                            span,
+                            format!("the infinite datatype `{name}` cannot be enumerated"),
+                        )
+                        .help("it is recursive, or a field of it is infinite"),
+                    ));
+                }
+                let mut all = Vec::new();
+                for constructor in self.constructors(*def) {
+                    let head = Value::Dot([Value::Head(constructor)].into());
+                    let part = self.productions_shallow(&head, span)?;
+                    all.extend(self.elements(&part, span)?);
+                }
+                all.sort();
+                Ok(all)
+            }
+            Set::Processes => {
+                Err(self.set_error(span, "the set of all processes cannot be enumerated"))
+            }
+            Set::Seqs(_) => Err(Box::new(
+                Diagnostic::new(
+                    Stage::Evaluation,
+                    span,
+                    "the infinite set of all sequences cannot be enumerated",
+                )
+                .help("Seq(S) has sequences of any length; take a finite set of sequences"),
+            )),
+            Set::AllEventsBut(missing) => {
+                let mut all = Vec::new();
+                for channel in self.channels.clone() {
+                    let set = self.productions(&Value::Dot([Value::Head(channel)].into()), span)?;
+                    all.extend(self.elements(&set, span)?);
+                    if all.len() > MAX_ELEMENTS {
+                        return Err(self.too_large(span));
+                    }
+                }
+                all.sort();
+                all.dedup();
+                all.retain(|event| missing.binary_search(event).is_err());
+                Ok(all)
+            }
+            Set::Dots(parts) => {
+                let lists = self.all_elements(parts, span)?;
+                let mut all = Vec::new();
+                for combination in combinations(&lists) {
+                    let mut flat = Vec::new();
+                    for value in combination {
+                        match value {
+                            // Parts without a head dissolve.
+                            Value::Dot(inner) if !matches!(inner[0], Value::Head(_)) => {
+                                flat.extend(inner.iter().cloned());
+                            }
+                            other => flat.push(other),
+                        }
+                    }
+                    all.push(Value::Dot(flat.into()));
+                }
+                all.sort();
+                all.dedup();
+                Ok(all)
+            }
+            Set::Tuples(parts) => {
+                let lists = self.all_elements(parts, span)?;
+                Ok(combinations(&lists)
+                    .into_iter()
+                    .map(|items| Value::Tuple(items.into()))
+                    .collect())
+            }
+            Set::Union(parts) => {
+                let mut all = Vec::new();
+                for part in parts {
+                    all.extend(self.elements(part, span)?);
+                }
+                all.sort();
+                all.dedup();
+                Ok(all)
+            }
+            Set::Subsets(of) => {
+                let elements = self.elements(of, span)?;
+                if elements.len() > 20 {
+                    return Err(self.too_large(span));
+                }
+                let mut all = Vec::with_capacity(1 << elements.len());
+                for mask in 0..1usize << elements.len() {
+                    let chosen = elements
+                        .iter()
+                        .enumerate()
+                        .filter(|(index, _)| mask >> index & 1 == 1)
+                        .map(|(_, value)| value.clone());
+                    all.push(Value::Set(Arc::new(Set::Explicit(chosen.collect()))));
+                }
+                all.sort();
+                Ok(all)
+            }
+            Set::Maps(keys, values) => {
+                let keys = self.elements(keys, span)?;
+                let values = self.elements(values, span)?;
+                let size = product(keys.iter().map(|_| values.len() + 1));
+                if size.is_none() {
+                    return Err(self.too_large(span));
+                }
+                let mut all = vec![std::collections::BTreeMap::new()];
+                for key in keys {
+                    let mut next = all.clone();
+                    for map in &all {
+                        for value in &values {
+                            let mut map = map.clone();
+                            map.insert(key.clone(), value.clone());
+                            next.push(map);
+                        }
+                    }
+                    all = next;
+                }
+                let mut all: Vec<Value> = all
+                    .into_iter()
+                    .map(|map| Value::Map(Arc::new(map)))
+                    .collect();
+                all.sort();
+                Ok(all)
+            }
+        }
+    }
+
+    fn all_elements(&mut self, parts: &[Arc<Set>], span: Span) -> Result<Vec<Vec<Value>>, Error> {
+        let mut lists = Vec::new();
+        for part in parts {
+            lists.push(self.elements(part, span)?);
+        }
+        match product(lists.iter().map(Vec::len)) {
+            Some(_) => Ok(lists),
+            None => Err(self.too_large(span)),
+        }
+    }
+
+    pub(super) fn constructors(&self, datatype: DefId) -> Vec<DefId> {
+        let DefKind::Datatype(decl) = self.resolved.def(datatype).kind else {
+            unreachable!("only datatypes have constructors");
+        };
+        self.resolved.binds[&decl][1..].to_vec()
+    }
+
+    pub(super) fn is_finite(&mut self, set: &Set) -> bool {
+        match set {
+            Set::Explicit(_) | Set::Chars | Set::AllEventsBut(_) => true,
+            Set::Datatype(def) => {
+                if let Some(&finite) = self.finite.get(def) {
+                    return finite;
+                }
+                // A datatype that is reached again from itself has values of any size.
+                self.finite.insert(*def, false);
+                let span = self.resolved.def(*def).span;
+                let finite = self.constructors(*def).into_iter().all(|constructor| {
+                    match self.fields_of(constructor, span) {
+                        Ok(fields) => fields.iter().all(|field| self.is_finite(field)),
+                        Err(_) => false,
+                    }
+                });
+                self.finite.insert(*def, finite);
+                finite
+            }
+            Set::Ints | Set::IntsFrom(_) | Set::Processes => false,
+            Set::Seqs(of) => matches!(&**of, Set::Explicit(elements) if elements.is_empty()),
+            Set::Dots(parts) | Set::Tuples(parts) | Set::Union(parts) => {
+                parts.iter().all(|part| self.is_finite(part))
+            }
+            Set::Subsets(of) => self.is_finite(of),
+            Set::Maps(keys, values) => self.is_finite(keys) && self.is_finite(values),
+        }
+    }
+
+    /// A finite set becomes explicit; others, and `Events` but some, stay as they are.
+    pub(super) fn canonical_set(&mut self, set: &Arc<Set>, span: Span) -> Result<Arc<Set>, Error> {
+        match &**set {
+            Set::Explicit(_) | Set::AllEventsBut(_) => Ok(set.clone()),
+            other if self.is_finite(other) => {
+                Ok(Arc::new(Set::Explicit(self.elements(other, span)?)))
+            }
+            _ => Ok(set.clone()),
+        }
+    }
+
+    pub(super) fn contains(&mut self, set: &Set, value: &Value, span: Span) -> Result<bool, Error> {
+        Ok(match (set, value) {
+            (Set::Explicit(elements), _) => elements.binary_search(value).is_ok(),
+            (Set::Ints, _) => matches!(value, Value::Int(_)),
+            (Set::IntsFrom(low), Value::Int(value)) => value >= low,
+            (Set::IntsFrom(_), _) => false,
+            (Set::Chars, _) => matches!(value, Value::Char(_)),
+            (Set::Processes, _) => matches!(value, Value::Process(_)),
+            (Set::Datatype(def), _) => match super::dots::head(value) {
+                Some(head) => self.constructors(*def).contains(&head),
+                None => false,
+            },
+            (Set::AllEventsBut(missing), _) => missing.binary_search(value).is_err(),
+            (Set::Union(parts), _) => {
+                for part in parts {
+                    if self.contains(part, value, span)? {
+                        return Ok(true);
+                    }
+                }
+                false
+            }
+            (Set::Dots(parts), Value::Dot(items)) if items.len() == parts.len() => {
+                for (part, item) in parts.iter().zip(items.iter()) {
+                    if !self.contains(part, item, span)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            (Set::Dots(_), _) => self.elements(set, span)?.binary_search(value).is_ok(),
+            (Set::Tuples(parts), Value::Tuple(items)) if items.len() == parts.len() => {
+                for (part, item) in parts.iter().zip(items.iter()) {
+                    if !self.contains(part, item, span)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            (Set::Tuples(_), _) => false,
+            (Set::Subsets(of), Value::Set(inner)) => {
+                for element in self.elements(inner, span)? {
+                    if !self.contains(of, &element, span)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            (Set::Seqs(of), Value::Seq(seq)) => {
+                for element in seq.items() {
+                    if !self.contains(of, element, span)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            (Set::Maps(keys, values), Value::Map(map)) => {
+                for (key, value) in map.iter() {
+                    if !self.contains(keys, key, span)? || !self.contains(values, value, span)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            (Set::Subsets(_) | Set::Seqs(_) | Set::Maps(..), _) => false,
+        })
+    }
+
+    pub(super) fn union(
+        &mut self,
+        a: &Arc<Set>,
+        b: &Arc<Set>,
+        span: Span,
+    ) -> Result<Arc<Set>, Error> {
+        Ok(match (&**a, &**b) {
+            (Set::Explicit(x), _) if x.is_empty() => b.clone(),
+            (_, Set::Explicit(y)) if y.is_empty() => a.clone(),
+            (Set::AllEventsBut(x), Set::AllEventsBut(y)) => {
+                let both = x.iter().filter(|event| y.binary_search(event).is_ok());
+                Arc::new(Set::AllEventsBut(both.cloned().collect()))
+            }
+            (Set::AllEventsBut(missing), _) => self.without(missing, b, span)?,
+            (_, Set::AllEventsBut(missing)) => self.without(missing, a, span)?,
+            (Set::Ints, _) | (_, Set::Ints) => Arc::new(Set::Ints),
+            (Set::Processes, _) | (_, Set::Processes) => Arc::new(Set::Processes),
+            (Set::IntsFrom(x), Set::IntsFrom(y)) => Arc::new(Set::IntsFrom(*x.min(y))),
+            _ if self.is_finite(a) && self.is_finite(b) => {
+                let x = self.elements(a, span)?;
+                let y = self.elements(b, span)?;
+                let mut all = Vec::with_capacity(x.len() + y.len());
+                let (mut x, mut y) = (x.into_iter().peekable(), y.into_iter().peekable());
+                while let (Some(p), Some(q)) = (x.peek(), y.peek()) {
+                    match p.cmp(q) {
+                        std::cmp::Ordering::Less => all.extend(x.next()),
+                        std::cmp::Ordering::Greater => all.extend(y.next()),
+                        std::cmp::Ordering::Equal => {
+                            all.extend(x.next());
+                            y.next();
+                        }
+                    }
+                }
+                all.extend(x);
+                all.extend(y);
+                Arc::new(Set::Explicit(all))
+            }
+            _ => Arc::new(Set::Union(vec![a.clone(), b.clone()])),
+        })
+    }
+
+    /// All events but those of `missing` that are not in `set`.
+    fn without(
+        &mut self,
+        missing: &[Value],
+        set: &Arc<Set>,
+        span: Span,
+    ) -> Result<Arc<Set>, Error> {
+        let mut left = Vec::new();
+        for event in missing {
+            if !self.contains(set, event, span)? {
+                left.push(event.clone());
+            }
+        }
+        Ok(Arc::new(Set::AllEventsBut(left)))
+    }
+
+    pub(super) fn intersection(
+        &mut self,
+        a: &Arc<Set>,
+        b: &Arc<Set>,
+        span: Span,
+    ) -> Result<Arc<Set>, Error> {
+        if let (Set::AllEventsBut(x), Set::AllEventsBut(y)) = (&**a, &**b) {
+            let mut both = x.clone();
+            both.extend(y.iter().cloned());
+            both.sort();
+            both.dedup();
+            return Ok(Arc::new(Set::AllEventsBut(both)));
+        }
+        match (&**a, &**b) {
+            (Set::Ints, Set::Ints | Set::IntsFrom(_)) => return Ok(b.clone()),
+            (Set::IntsFrom(_), Set::Ints) => return Ok(a.clone()),
+            (Set::IntsFrom(x), Set::IntsFrom(y)) => {
+                return Ok(Arc::new(Set::IntsFrom(*x.max(y))));
+            }
+            _ => {}
+        }
+        // The side that lists its elements is filtered by the other.
+        let (listed, filter) = match matches!(**a, Set::AllEventsBut(_)) || !self.is_finite(a) {
+            true => (b, a),
+            false => (a, b),
+        };
+        let mut left = Vec::new();
+        for element in self.elements(listed, span)? {
+            if self.contains(filter, &element, span)? {
+                left.push(element);
+            }
+        }
+        Ok(Arc::new(Set::Explicit(left)))
+    }
+
+    pub(super) fn difference(
+        &mut self,
+        a: &Arc<Set>,
+        b: &Arc<Set>,
+        span: Span,
+    ) -> Result<Arc<Set>, Error> {
+        if let Set::AllEventsBut(missing) = &**a {
+            if let Set::AllEventsBut(other) = &**b {
+                let left = other
+                    .iter()
+                    .filter(|event| missing.binary_search(event).is_err());
+                return Ok(Arc::new(Set::Explicit(left.cloned().collect())));
+            }
+            let mut all = missing.clone();
+            all.extend(self.elements(b, span)?);
+            all.sort();
+            all.dedup();
+            return Ok(Arc::new(Set::AllEventsBut(all)));
+        }
+        let mut left = Vec::new();
+        for element in self.elements(a, span)? {
+            if !self.contains(b, &element, span)? {
+                left.push(element);
+            }
+        }
+        Ok(Arc::new(Set::Explicit(left)))
+    }
+
+    pub(super) fn is_empty(&mut self, set: &Set, span: Span) -> Result<bool, Error> {
+        Ok(match set {
+            Set::Explicit(elements) => elements.is_empty(),
+            Set::Ints | Set::IntsFrom(_) | Set::Chars | Set::Processes => false,
+            Set::Datatype(def) if !self.is_finite(set) => self.constructors(*def).is_empty(),
+            Set::Datatype(_) => self.elements(set, span)?.is_empty(),
+            Set::Subsets(_) | Set::Maps(..) | Set::Seqs(_) => false,
+            Set::Dots(parts) | Set::Tuples(parts) => {
+                for part in parts {
+                    if self.is_empty(part, span)? {
+                        return Ok(true);
+                    }
+                }
+                false
+            }
+            Set::Union(parts) => {
+                for part in parts {
+                    if !self.is_empty(part, span)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            Set::AllEventsBut(_) => self.elements(set, span)?.is_empty(),
+        })
+    }
+}

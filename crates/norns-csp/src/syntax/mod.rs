@@ -1,0 +1,8 @@
+//! Text to tree and back.
+
+pub mod ast;
+pub mod lexer;
+pub mod parser;
+pub mod print;
+pub mod source;
+pub mod token;

@@ -1,0 +1,759 @@
+//! The types of declarations.
+//!
+//! Declarations are checked in the order in which they need each other, those that need each
+//! other mutually together. One error in a group of them does not hide those of others that do
+//! not need it.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::ty::{Constraint, Scheme, Ty, TyId, Types, VarId};
+use crate::diagnostic::{Diagnostic, Stage};
+use crate::resolve::{DefId, DefKind, Resolved};
+use crate::syntax::ast::*;
+use crate::syntax::source::Span;
+
+type Result<T> = std::result::Result<T, Diagnostic>;
+
+/// The types of all definitions of a script.
+#[derive(Debug)]
+pub struct Typed {
+    types: Types,
+    schemes: Vec<Option<Scheme>>,
+}
+
+impl Typed {
+    /// Whether a definition is a process, or a function that ends in one.
+    pub fn is_process(&mut self, def: DefId) -> bool {
+        let Some(scheme) = &self.schemes[def.0 as usize] else {
+            return false;
+        };
+        let mut ty = scheme.body;
+        loop {
+            match self.types.head_ty(ty) {
+                Ty::Function(_, result) => ty = result,
+                Ty::Proc => return true,
+                _ => return false,
+            }
+        }
+    }
+
+    /// The type of a definition as a person reads it.
+    pub fn show(&mut self, def: DefId, resolved: &Resolved) -> Option<String> {
+        let body = self.schemes[def.0 as usize].as_ref()?.body;
+        let body = self.types.eval_dots(body).unwrap_or(body);
+        let mut names: Vec<VarId> = Vec::new();
+        let datatype = |def: DefId| resolved.name(def).to_owned();
+        let shown = self.types.show(body, &mut names, &datatype);
+        let mut constraints = Vec::new();
+        for (index, &var) in names.iter().enumerate() {
+            let have = self.types.vars[var.0 as usize].constraints;
+            let letter = char::from(b'a' + (index % 26) as u8);
+            for constraint in Constraint::ALL {
+                let implied = constraint.implied_by(have & !constraint.bit());
+                if have & constraint.bit() != 0 && !implied {
+                    constraints.push(format!("{} {letter}", constraint.name()));
+                }
+            }
+        }
+        Some(match constraints.len() {
+            0 => shown,
+            1 => format!("{} => {shown}", constraints[0]),
+            _ => format!("({}) => {shown}", constraints.join(", ")),
+        })
+    }
+}
+
+/// Infers and checks all types of a script. All errors that are found are returned.
+pub fn check(resolved: &Resolved) -> std::result::Result<Typed, Vec<Diagnostic>> {
+    let mut checker = Checker {
+        resolved,
+        ast: &resolved.ast,
+        types: Types::new(),
+        schemes: vec![None; resolved.defs.len()],
+        wildcards: FxHashMap::default(),
+        type_variables: FxHashMap::default(),
+        errors: Vec::new(),
+        failed: FxHashSet::default(),
+    };
+    checker.top(&resolved.top, true);
+    for (parameters, decls) in &resolved.templates {
+        checker.types.level += 1;
+        let mut sound = true;
+        for &parameter in parameters {
+            sound &= match checker.pat(parameter) {
+                Ok(_) => true,
+                Err(error) => {
+                    checker.errors.push(error);
+                    false
+                }
+            };
+        }
+        if sound {
+            checker.top(decls, false);
+        }
+        checker.types.level -= 1;
+    }
+    match checker.errors.is_empty() {
+        true => Ok(Typed {
+            types: checker.types,
+            schemes: checker.schemes,
+        }),
+        false => Err(checker.errors),
+    }
+}
+
+pub(super) struct Checker<'a> {
+    pub(super) resolved: &'a Resolved,
+    pub(super) ast: &'a Ast,
+    pub(super) types: Types,
+    pub(super) schemes: Vec<Option<Scheme>>,
+    /// A wildcard keeps its type when its pattern is looked at again.
+    pub(super) wildcards: FxHashMap<PatId, TyId>,
+    type_variables: FxHashMap<Symbol, TyId>,
+    errors: Vec<Diagnostic>,
+    failed: FxHashSet<DeclId>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Generalise {
+    All,
+    Annotated,
+}
+
+impl Checker<'_> {
+    pub(super) fn set_mono(&mut self, def: DefId, body: TyId) {
+        self.schemes[def.0 as usize] = Some(Scheme {
+            variables: Vec::new(),
+            body,
+        });
+    }
+
+    /// The type of a variable that is being bound.
+    pub(super) fn mono_type(&mut self, def: DefId) -> TyId {
+        match &self.schemes[def.0 as usize] {
+            Some(scheme) => scheme.body,
+            None => {
+                let body = self.types.fresh();
+                self.set_mono(def, body);
+                body
+            }
+        }
+    }
+
+    fn top(&mut self, decls: &[DeclId], generalise: bool) {
+        let how = match generalise {
+            true => Generalise::All,
+            false => Generalise::Annotated,
+        };
+        for group in self.order(decls) {
+            let needs_failed = group.iter().any(|decl| {
+                let needs = self.resolved.needs.get(decl);
+                needs.is_some_and(|needs| needs.iter().any(|need| self.failed.contains(need)))
+            });
+            if needs_failed {
+                self.failed.extend(group);
+                continue;
+            }
+            if let Err(error) = self.group(&group, how) {
+                self.types.depth = 0;
+                self.types.symmetric = true;
+                self.errors.push(error);
+                self.failed.extend(group);
+            }
+        }
+    }
+
+    /// The declarations of a `let`.
+    pub(super) fn decls(&mut self, decls: &[DeclId]) -> Result<()> {
+        for group in self.order(decls) {
+            self.group(&group, Generalise::Annotated)?;
+        }
+        Ok(())
+    }
+
+    /// Strongly connected components (Tarjan), those that are needed first.
+    fn order(&self, decls: &[DeclId]) -> Vec<Vec<DeclId>> {
+        let position: FxHashMap<DeclId, usize> =
+            decls.iter().enumerate().map(|(i, &d)| (d, i)).collect();
+        let none = Vec::new();
+        let needs: Vec<Vec<usize>> = decls
+            .iter()
+            .map(|decl| {
+                let needs = self.resolved.needs.get(decl).unwrap_or(&none);
+                needs
+                    .iter()
+                    .filter_map(|need| position.get(need).copied())
+                    .collect()
+            })
+            .collect();
+        const UNSEEN: usize = usize::MAX;
+        let mut index = vec![UNSEEN; decls.len()];
+        let mut low = vec![0; decls.len()];
+        let mut on_stack = vec![false; decls.len()];
+        let mut stack = Vec::new();
+        let mut next = 0;
+        let mut out = Vec::new();
+        for root in 0..decls.len() {
+            if index[root] != UNSEEN {
+                continue;
+            }
+            let mut calls = vec![(root, 0)];
+            while let Some((node, edge)) = calls.pop() {
+                if edge == 0 {
+                    index[node] = next;
+                    low[node] = next;
+                    next += 1;
+                    stack.push(node);
+                    on_stack[node] = true;
+                }
+                let mut edge = edge;
+                let mut descend = None;
+                while edge < needs[node].len() {
+                    let to = needs[node][edge];
+                    edge += 1;
+                    if index[to] == UNSEEN {
+                        descend = Some(to);
+                        break;
+                    }
+                    if on_stack[to] {
+                        low[node] = low[node].min(index[to]);
+                    }
+                }
+                if let Some(to) = descend {
+                    // The edge is looked at again when its end is done; `max(1)` marks it seen.
+                    calls.push((node, edge.max(1)));
+                    calls.push((to, 0));
+                    continue;
+                }
+                if low[node] == index[node] {
+                    let mut group = Vec::new();
+                    while let Some(member) = stack.pop() {
+                        on_stack[member] = false;
+                        group.push(member);
+                        if member == node {
+                            break;
+                        }
+                    }
+                    group.sort_unstable();
+                    out.push(group.into_iter().map(|member| decls[member]).collect());
+                }
+                if let Some(&(parent, _)) = calls.last() {
+                    low[parent] = low[parent].min(low[node]);
+                }
+            }
+        }
+        out
+    }
+
+    fn group(&mut self, decls: &[DeclId], how: Generalise) -> Result<()> {
+        let mut decls = decls.to_vec();
+        decls.sort_by_key(|&decl| !matches!(self.ast.decl(decl), Decl::Datatype { .. }));
+        self.types.level += 1;
+        let result = self.group_types(&decls);
+        self.types.level -= 1;
+        result?;
+        for &decl in &decls {
+            let defs = self.bound_here(decl);
+            for def in defs {
+                let body = self.mono_type(def);
+                let annotated = self.resolved.annotations.contains_key(&def);
+                if how == Generalise::All || annotated {
+                    let scheme = self.types.generalise(body);
+                    self.check_monomorphic(def, &scheme)?;
+                    self.schemes[def.0 as usize] = Some(scheme);
+                } else {
+                    self.lower(body);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A type that is not generalised belongs to the scope outside.
+    fn lower(&mut self, body: TyId) {
+        let keep = self.types.fresh_var(0);
+        let scheme = self.types.generalise(body);
+        let level = self.types.vars[keep.0 as usize].level;
+        for var in scheme.variables {
+            self.types.vars[var.0 as usize].level = level;
+        }
+    }
+
+    fn bound_here(&self, decl: DeclId) -> Vec<DefId> {
+        let all = self.resolved.binds.get(&decl).cloned().unwrap_or_default();
+        match self.ast.decl(decl) {
+            Decl::Subtype { .. } => all.into_iter().take(1).collect(),
+            _ => all,
+        }
+    }
+
+    /// Channels and constructors have one type.
+    fn check_monomorphic(&mut self, def: DefId, scheme: &Scheme) -> Result<()> {
+        if scheme.variables.is_empty() || !self.resolved.is_constructor(def) {
+            return Ok(());
+        }
+        let shown = self.show(scheme.body);
+        Err(Diagnostic::new(
+            Stage::Types,
+            self.resolved.def(def).span,
+            format!("the type of `{}` is ambiguous", self.resolved.name(def)),
+        )
+        .label(format!("its type is `{shown}`"))
+        .help("annotate it, or use sets whose elements have a known type"))
+    }
+
+    fn group_types(&mut self, decls: &[DeclId]) -> Result<()> {
+        for &decl in decls {
+            for def in self.bound_here(decl) {
+                let body = self.types.fresh();
+                self.set_mono(def, body);
+            }
+        }
+        for &decl in decls {
+            if let Decl::Datatype { .. } = self.ast.decl(decl) {
+                let def = self.bound_here(decl)[0];
+                let datatype = self.types.add(Ty::Datatype(def));
+                let set = self.types.set_of(datatype);
+                let body = self.mono_type(def);
+                self.unify_at(self.resolved.def(def).span, set, body)?;
+            }
+        }
+        for &decl in decls {
+            // The type variables of an annotation are known in the whole definition.
+            let outer = self.type_variables.clone();
+            let result = self.decl(decl);
+            self.type_variables = outer;
+            result?;
+        }
+        Ok(())
+    }
+
+    fn decl(&mut self, id: DeclId) -> Result<()> {
+        let ast = self.ast;
+        match ast.decl(id) {
+            Decl::Function { clauses, .. } => self.function(id, clauses),
+            Decl::Pattern(pat, body) => self.pattern(id, *pat, *body),
+            Decl::Channel(names, fields) => self.channel(id, names, *fields),
+            Decl::Datatype { constructors, .. } => self.datatype(id, constructors),
+            Decl::Subtype { constructors, .. } => self.subtype(id, constructors),
+            Decl::Nametype(_, _, value) => {
+                let element = self.type_expression(*value)?;
+                let span = ast.expr_span(*value);
+                self.complete(span, element)?;
+                let def = self.bound_here(id)[0];
+                let set = self.types.set_of(element);
+                if let Some(annotation) = self.annotation(def)? {
+                    self.unify_at(span, annotation, set)?;
+                }
+                let body = self.mono_type(def);
+                self.unify_at(span, body, set)?;
+                Ok(())
+            }
+            Decl::Assert(assert) => self.assertion(assert),
+            Decl::Print(value) => self.infer(*value).map(|_| ()),
+            Decl::External(_)
+            | Decl::Transparent(_)
+            | Decl::Module { .. }
+            | Decl::Instance { .. }
+            | Decl::Timed { .. }
+            | Decl::Annotation(..) => Ok(()),
+        }
+    }
+
+    fn complete(&mut self, span: Span, ty: TyId) -> Result<()> {
+        self.types
+            .constrain(Constraint::Complete, ty)
+            .map_err(|why| self.mismatch(span, ty, ty, why))
+    }
+
+    fn function(&mut self, id: DeclId, clauses: &[Clause]) -> Result<()> {
+        let ast = self.ast;
+        let def = self.bound_here(id)[0];
+        let annotation = self.annotation(def)?;
+        let whole = self.mono_type(def);
+        let shape: Vec<usize> = clauses[0].groups.iter().map(|group| group.len()).collect();
+        let mut clause_types = Vec::new();
+        for clause in clauses {
+            let body_span = ast.expr_span(clause.body);
+            let other: Vec<usize> = clause.groups.iter().map(|group| group.len()).collect();
+            if other != shape {
+                let name = self.resolved.name(def);
+                let words = |shape: &[usize]| {
+                    let counts: Vec<String> = shape.iter().map(|n| n.to_string()).collect();
+                    counts.join(" and ")
+                };
+                return Err(Diagnostic::new(
+                    Stage::Types,
+                    body_span,
+                    format!(
+                        "the clauses of `{name}` take different numbers of arguments: {} and {}",
+                        words(&shape),
+                        words(&other)
+                    ),
+                )
+                .related(self.resolved.def(def).span, "the first clause is here"));
+            }
+            let mut wanted: Option<(Vec<Vec<TyId>>, TyId)> = None;
+            if let Some(annotation) = annotation {
+                let groups: Vec<Vec<TyId>> = shape
+                    .iter()
+                    .map(|&n| (0..n).map(|_| self.types.fresh()).collect())
+                    .collect();
+                let result = self.types.fresh();
+                let ty = self.function_type(&groups, result);
+                self.unify_at(self.resolved.def(def).span, annotation, ty)?;
+                wanted = Some((groups, result));
+            }
+            for (group_index, group) in clause.groups.iter().enumerate() {
+                for (index, &pat) in group.iter().enumerate() {
+                    let span = ast.pat_span(pat);
+                    let ty = self.pat(pat)?;
+                    let ty = self.eval_dots_at(span, ty)?;
+                    if let Some((groups, _)) = &wanted {
+                        let argument = self.eval_dots_at(span, groups[group_index][index])?;
+                        let outer = std::mem::replace(&mut self.types.symmetric, false);
+                        let result = self.unify_at(span, ty, argument);
+                        self.types.symmetric = outer;
+                        result?;
+                    }
+                }
+            }
+            let result = match &wanted {
+                Some((_, result)) => self.expect(clause.body, *result)?,
+                None => self.infer(clause.body)?,
+            };
+            let result = self.eval_dots_at(body_span, result)?;
+            let mut groups = Vec::new();
+            for group in &clause.groups {
+                let mut types = Vec::new();
+                for &pat in group {
+                    let ty = self.pat(pat)?;
+                    types.push(self.eval_dots_at(ast.pat_span(pat), ty)?);
+                }
+                groups.push(types);
+            }
+            clause_types.push((self.function_type(&groups, result), body_span));
+        }
+        // The last clause first, as the types of later clauses are the more general ones.
+        let (mut ty, mut span) = clause_types.pop().expect("a function has a clause");
+        while let Some((earlier, at)) = clause_types.pop() {
+            ty = self.unify_clauses(def, at, earlier, ty)?;
+            span = at;
+        }
+        self.unify_at(span, whole, ty)?;
+        Ok(())
+    }
+
+    fn unify_clauses(&mut self, def: DefId, span: Span, a: TyId, b: TyId) -> Result<TyId> {
+        self.types.unify(a, b).map_err(|why| {
+            let error = self.mismatch(span, b, a, why);
+            let name = self.resolved.name(def);
+            error.help(format!("all clauses of `{name}` must have one type"))
+        })
+    }
+
+    fn function_type(&mut self, groups: &[Vec<TyId>], result: TyId) -> TyId {
+        groups.iter().rev().fold(result, |result, group| {
+            self.types.add(Ty::Function(group.clone().into(), result))
+        })
+    }
+
+    fn pattern(&mut self, id: DeclId, pat: PatId, body: ExprId) -> Result<()> {
+        let ast = self.ast;
+        let span = ast.expr_span(body);
+        let annotation = match ast.pat(pat) {
+            Pat::Var(_) => match self.bound_here(id).first() {
+                Some(&def) => self.annotation(def)?,
+                None => None,
+            },
+            _ => None,
+        };
+        let (left, right) = match annotation {
+            None => (self.pat(pat)?, self.infer(body)?),
+            Some(ty) => (self.expect_pat(pat, ty)?, self.expect(body, ty)?),
+        };
+        let left = self.eval_dots_at(ast.pat_span(pat), left)?;
+        let right = self.eval_dots_at(span, right)?;
+        let outer = std::mem::replace(&mut self.types.symmetric, false);
+        let result = self.types.unify(right, left);
+        self.types.symmetric = outer;
+        result.map_err(|why| self.mismatch(span, left, right, why))?;
+        Ok(())
+    }
+
+    /// The element type of a type expression: a set, or a tuple or dot of such.
+    fn type_expression(&mut self, id: ExprId) -> Result<TyId> {
+        let span = self.ast.expr_span(id);
+        let ty = self.infer(id)?;
+        let ty = self.eval_dots_at(span, ty)?;
+        self.element_type(span, ty)
+    }
+
+    fn element_type(&mut self, span: Span, ty: TyId) -> Result<TyId> {
+        match self.types.head_ty(ty) {
+            Ty::Tuple(items) => {
+                let mut elements = Vec::new();
+                for item in items {
+                    elements.push(self.element_type(span, item)?);
+                }
+                Ok(self.types.add(Ty::Tuple(elements.into())))
+            }
+            Ty::Dot(..) => {
+                let mut elements = Vec::new();
+                for part in self.types.dot_list(ty) {
+                    elements.push(self.element_type(span, part)?);
+                }
+                Ok(self.types.dots(&elements))
+            }
+            _ => {
+                let element = self.types.fresh();
+                let set = self.types.set_of(element);
+                self.types.unify(set, ty).map_err(|why| {
+                    self.mismatch(span, set, ty, why)
+                        .help("the fields of channels and constructors are given by sets, as in `channel c : Int.{0..3}`")
+                })?;
+                Ok(element)
+            }
+        }
+    }
+
+    fn channel(
+        &mut self,
+        id: DeclId,
+        names: &[(Symbol, Span)],
+        fields: Option<ExprId>,
+    ) -> Result<()> {
+        let defs = self.bound_here(id);
+        let mut parts = Vec::new();
+        if let Some(fields) = fields {
+            let span = self.ast.expr_span(fields);
+            let element = self.type_expression(fields)?;
+            for constraint in [Constraint::Eq, Constraint::Complete] {
+                self.types
+                    .constrain(constraint, element)
+                    .map_err(|why| self.mismatch(span, element, element, why))?;
+            }
+            parts = self.types.dot_list(element);
+        }
+        let ty = self.types.dotables(&parts, Types::EVENT);
+        for (&def, &(_, span)) in defs.iter().zip(names) {
+            if let Some(annotation) = self.annotation(def)? {
+                self.unify_at(span, annotation, ty)?;
+            }
+            let body = self.mono_type(def);
+            self.unify_at(span, ty, body)?;
+        }
+        Ok(())
+    }
+
+    fn fields(&mut self, constructor: &Constructor) -> Result<Vec<TyId>> {
+        let Some(fields) = constructor.fields else {
+            return Ok(Vec::new());
+        };
+        let element = self.type_expression(fields)?;
+        self.complete(self.ast.expr_span(fields), element)?;
+        Ok(self.types.dot_list(element))
+    }
+
+    fn datatype(&mut self, id: DeclId, constructors: &[Constructor]) -> Result<()> {
+        let defs = self.bound_here(id);
+        let datatype = self.types.add(Ty::Datatype(defs[0]));
+        let mut all = Vec::new();
+        for (constructor, &def) in constructors.iter().zip(&defs[1..]) {
+            let fields = self.fields(constructor)?;
+            let ty = self.types.dotables(&fields, datatype);
+            if let Some(annotation) = self.annotation(def)? {
+                self.unify_at(constructor.span, annotation, ty)?;
+            }
+            let body = self.mono_type(def);
+            self.unify_at(constructor.span, ty, body)?;
+            all.extend(fields);
+        }
+        self.types.datatypes.insert(defs[0], all);
+        Ok(())
+    }
+
+    fn subtype(&mut self, id: DeclId, constructors: &[Constructor]) -> Result<()> {
+        let binds = self.resolved.binds.get(&id).cloned().unwrap_or_default();
+        let parent = self.types.fresh();
+        let mut parents = binds[1..].iter();
+        for constructor in constructors {
+            let def = parents.clone().find(|&&def| {
+                self.resolved
+                    .name(def)
+                    .rsplit("::")
+                    .next()
+                    .is_some_and(|name| name == self.ast.name(constructor.name))
+            });
+            let Some(&def) = def else {
+                return Err(Diagnostic::new(
+                    Stage::Names,
+                    constructor.span,
+                    format!("unknown constructor `{}`", self.ast.name(constructor.name)),
+                )
+                .help("a subtype lists constructors of one existing datatype"));
+            };
+            if let DefKind::Channel(_) = self.resolved.def(def).kind {
+                return Err(Diagnostic::new(
+                    Stage::Types,
+                    constructor.span,
+                    format!(
+                        "`{}` is a channel, not a constructor",
+                        self.ast.name(constructor.name)
+                    ),
+                ));
+            }
+            let fields = self.fields(constructor)?;
+            let ty = self.type_of_def(def);
+            let (actual, result) = self.types.reduce(ty);
+            if fields.len() > actual.len() {
+                return Err(Diagnostic::new(
+                    Stage::Types,
+                    constructor.span,
+                    format!(
+                        "`{}` has {} fields, but {} are given",
+                        self.ast.name(constructor.name),
+                        actual.len(),
+                        fields.len()
+                    ),
+                ));
+            }
+            self.unify_at(constructor.span, parent, result)?;
+            for (&actual, &given) in actual.iter().zip(&fields) {
+                self.unify_at(constructor.span, actual, given)?;
+            }
+        }
+        parents.next();
+        let set = self.types.set_of(parent);
+        let body = self.mono_type(binds[0]);
+        self.unify_at(self.resolved.def(binds[0]).span, body, set)?;
+        Ok(())
+    }
+
+    fn assertion(&mut self, assert: &AssertDecl) -> Result<()> {
+        self.expect(assert.process, Types::PROC)?;
+        match &assert.property {
+            Property::Refines(_, implementation) => {
+                self.expect(*implementation, Types::PROC)?;
+            }
+            Property::HasTrace(_, events) => {
+                for &event in events {
+                    self.expect(event, Types::EVENT)?;
+                }
+            }
+            _ => {}
+        }
+        for (option, _) in &assert.options {
+            if let ModelOption::TauPriority(set) = option {
+                self.expect(*set, Types::EVENTS)?;
+            }
+        }
+        Ok(())
+    }
+
+    // Annotations
+
+    fn annotation(&mut self, def: DefId) -> Result<Option<TyId>> {
+        let Some(&decl) = self.resolved.annotations.get(&def) else {
+            return Ok(None);
+        };
+        let Decl::Annotation(_, scheme) = self.ast.decl(decl) else {
+            unreachable!("annotations are annotation declarations");
+        };
+        self.annotated_type(scheme.body, &scheme.constraints)
+            .map(Some)
+    }
+
+    fn annotated_type(
+        &mut self,
+        id: TypeId,
+        constraints: &[(Symbol, Symbol, Span)],
+    ) -> Result<TyId> {
+        let ast = self.ast;
+        let node = match ast.type_expr(id) {
+            TypeExpr::Name(name) => {
+                let text = ast.name(*name);
+                if let Some(def) = self.resolved.type_def(id)
+                    && let DefKind::Datatype(_) = self.resolved.def(def).kind
+                {
+                    return Ok(self.types.add(Ty::Datatype(def)));
+                }
+                match text {
+                    "Int" => return Ok(Types::INT),
+                    "Bool" => return Ok(Types::BOOL),
+                    "Char" => return Ok(Types::CHAR),
+                    "Proc" => return Ok(Types::PROC),
+                    "Event" => return Ok(Types::EVENT),
+                    _ => {}
+                }
+                if text.starts_with(|c: char| c.is_ascii_uppercase()) || text.contains("::") {
+                    return Err(Diagnostic::new(
+                        Stage::Types,
+                        ast.type_span(id),
+                        format!("unknown type `{text}`"),
+                    )
+                    .help("types: Int, Bool, Char, Proc, Event, a datatype; type variables are lower case"));
+                }
+                return Ok(self.type_variable(*name, constraints));
+            }
+            TypeExpr::Set(inner) => Ty::Set(self.annotated_type(*inner, constraints)?),
+            TypeExpr::Seq(inner) => Ty::Seq(self.annotated_type(*inner, constraints)?),
+            TypeExpr::Map(key, value) => Ty::Map(
+                self.annotated_type(*key, constraints)?,
+                self.annotated_type(*value, constraints)?,
+            ),
+            TypeExpr::Tuple(items) => {
+                let mut types = Vec::new();
+                for &item in items {
+                    types.push(self.annotated_type(item, constraints)?);
+                }
+                Ty::Tuple(types.into())
+            }
+            TypeExpr::Dot(left, right) => Ty::Dot(
+                self.annotated_type(*left, constraints)?,
+                self.annotated_type(*right, constraints)?,
+            ),
+            TypeExpr::Dotable(left, right) => Ty::Dotable(
+                self.annotated_type(*left, constraints)?,
+                self.annotated_type(*right, constraints)?,
+            ),
+            TypeExpr::Extendable(variable, result) => {
+                let variable = self.type_variable(*variable, constraints);
+                let result = self.annotated_type(*result, constraints)?;
+                let Ty::Var(var) = *self.types.get(variable) else {
+                    unreachable!("type variables are variables");
+                };
+                Ty::Extendable(result, var)
+            }
+            TypeExpr::Function(arguments, result) => {
+                let mut types = Vec::new();
+                for &argument in arguments {
+                    types.push(self.annotated_type(argument, constraints)?);
+                }
+                Ty::Function(types.into(), self.annotated_type(*result, constraints)?)
+            }
+        };
+        Ok(self.types.add(node))
+    }
+
+    fn type_variable(&mut self, name: Symbol, constraints: &[(Symbol, Symbol, Span)]) -> TyId {
+        if let Some(&ty) = self.type_variables.get(&name) {
+            return ty;
+        }
+        let mut bits = 0;
+        for (class, variable, _) in constraints {
+            if *variable == name {
+                let class = self.ast.name(*class);
+                bits |= Constraint::ALL
+                    .iter()
+                    .find(|constraint| constraint.name() == class)
+                    .map_or(0, |constraint| constraint.bit());
+            }
+        }
+        let var = self.types.fresh_var(bits);
+        self.types.vars[var.0 as usize].rigid = Some(self.ast.name(name).into());
+        let ty = self.types.add(Ty::Var(var));
+        self.type_variables.insert(name, ty);
+        ty
+    }
+}

@@ -1,0 +1,794 @@
+//! The types of expressions and patterns.
+//!
+//! Process expressions are checked from a work list, so chains of prefixes and operators of any
+//! length need no recursion; the rest recurses no deeper than brackets nest.
+
+use super::decls::Checker;
+use super::ty::{Constraint, Ty, TyId, Types};
+use super::unify::Mismatch;
+use crate::diagnostic::{Diagnostic, Stage};
+use crate::resolve::{DefId, DefKind};
+use crate::syntax::ast::*;
+use crate::syntax::print;
+use crate::syntax::source::Span;
+
+type Result<T> = std::result::Result<T, Diagnostic>;
+
+impl Checker<'_> {
+    pub(super) fn show(&mut self, ty: TyId) -> String {
+        let mut names = Vec::new();
+        let resolved = self.resolved;
+        self.types
+            .show(ty, &mut names, &|def: DefId| resolved.name(def).to_owned())
+    }
+
+    /// Two types with their variables named alike.
+    fn show_two(&mut self, a: TyId, b: TyId) -> (String, String) {
+        let mut names = Vec::new();
+        let resolved = self.resolved;
+        let datatype = |def: DefId| resolved.name(def).to_owned();
+        let evaluate = |types: &mut Types, ty: TyId| types.eval_dots(ty).unwrap_or(ty);
+        let a = evaluate(&mut self.types, a);
+        let b = evaluate(&mut self.types, b);
+        (
+            self.types.show(a, &mut names, &datatype),
+            self.types.show(b, &mut names, &datatype),
+        )
+    }
+
+    pub(super) fn mismatch(
+        &mut self,
+        span: Span,
+        expected: TyId,
+        found: TyId,
+        why: Mismatch,
+    ) -> Diagnostic {
+        let (wanted, seen) = self.show_two(expected, found);
+        match why {
+            Mismatch::Constraint(constraint, ty) => {
+                let ty = self.show(ty);
+                let (message, help) = constraint_words(constraint, &ty);
+                Diagnostic::new(Stage::Types, span, message)
+                    .label(format!("this has the type `{seen}`"))
+                    .help(help)
+            }
+            Mismatch::Infinite => {
+                Diagnostic::new(Stage::Types, span, "this type would contain itself")
+                    .label(format!("`{wanted}` cannot be `{seen}`"))
+            }
+            Mismatch::TooDeep => {
+                Diagnostic::new(Stage::Types, span, "this type is nested too deeply")
+            }
+            Mismatch::Types => {
+                let error = Diagnostic::new(
+                    Stage::Types,
+                    span,
+                    format!("expected `{wanted}`, found `{seen}`"),
+                )
+                .label(format!("this has the type `{seen}`"));
+                match self.hint(expected, found) {
+                    Some(help) => error.help(help),
+                    None => error,
+                }
+            }
+        }
+    }
+
+    fn hint(&mut self, expected: TyId, found: TyId) -> Option<String> {
+        let found = self.types.eval_dots(found).unwrap_or(found);
+        let expected = self.types.eval_dots(expected).unwrap_or(expected);
+        let (wanted, seen) = (self.types.head_ty(expected), self.types.head_ty(found));
+        Some(match (wanted, seen) {
+            (Ty::Proc, Ty::Event) => {
+                "an event is not a process; write `event -> STOP` or `event -> P`".into()
+            }
+            (Ty::Proc, Ty::Dotable(..)) => {
+                "a channel is not a process; write `channel!value -> P`".into()
+            }
+            (Ty::Proc, Ty::Function(arguments, _)) => format!(
+                "this is a function of {} arguments; apply it",
+                arguments.len()
+            ),
+            (Ty::Event | Ty::Datatype(_), Ty::Dotable(..)) => {
+                let (missing, _) = self.types.reduce(found);
+                let missing = self.types.dots(&missing);
+                let missing = self.show(missing);
+                format!("fields are missing: dot it with a `{missing}`")
+            }
+            (Ty::Event, Ty::Proc) => "a process stands where an event is needed".into(),
+            (Ty::Event, Ty::Dot(..)) => "these values do not fit the fields of the channel".into(),
+            (Ty::Set(_), Ty::Event) => "put the event in a set: `{event}`".into(),
+            (Ty::Set(_), Ty::Dotable(..)) => {
+                "the events of a channel are written `{|channel|}`".into()
+            }
+            (Ty::Set(inner), Ty::Set(other)) => {
+                let (inner, other) = (self.types.head_ty(inner), self.types.head_ty(other));
+                match (inner, other) {
+                    (Ty::Event, Ty::Dotable(..)) => {
+                        "the events of a channel are written `{|channel|}`, not `{channel}`".into()
+                    }
+                    _ => return None,
+                }
+            }
+            (Ty::Seq(_), Ty::Set(_)) => "`seq(s)` turns a set into a sequence".into(),
+            (Ty::Set(_), Ty::Seq(_)) => "`set(s)` turns a sequence into a set".into(),
+            (Ty::Function(a, _), Ty::Function(b, _)) if a.len() != b.len() => format!(
+                "the function takes {} arguments, but {} are given",
+                b.len(),
+                a.len()
+            ),
+            (Ty::Function(..), Ty::Function(..)) => return None,
+            (Ty::Function(..), _) => "only functions can be applied".into(),
+            _ => return None,
+        })
+    }
+
+    pub(super) fn unify_at(&mut self, span: Span, expected: TyId, found: TyId) -> Result<TyId> {
+        self.types
+            .unify(expected, found)
+            .map_err(|why| self.mismatch(span, expected, found, why))
+    }
+
+    pub(super) fn eval_dots_at(&mut self, span: Span, ty: TyId) -> Result<TyId> {
+        self.types
+            .eval_dots(ty)
+            .map_err(|why| self.dot_error(span, ty, why))
+    }
+
+    fn dot_error(&mut self, span: Span, ty: TyId, why: Mismatch) -> Diagnostic {
+        let parts = self.types.dot_list(ty);
+        let shown: Vec<String> = parts.iter().map(|&part| self.show(part)).collect();
+        let error = Diagnostic::new(Stage::Types, span, "these cannot be dotted together")
+            .label(format!("parts: {}", shown.join(" . ")));
+        match why {
+            Mismatch::Constraint(constraint, _) => {
+                error.help(format!("`{}` is needed here", constraint.name()))
+            }
+            _ => error.help("a field has another type than its channel or constructor declares"),
+        }
+    }
+
+    fn constrain_at(&mut self, span: Span, constraint: Constraint, ty: TyId) -> Result<()> {
+        self.types
+            .constrain(constraint, ty)
+            .map_err(|why| self.mismatch(span, ty, ty, why))
+    }
+
+    fn asymmetric<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let outer = std::mem::replace(&mut self.types.symmetric, false);
+        let result = work(self);
+        self.types.symmetric = outer;
+        result
+    }
+
+    pub(super) fn type_of_def(&mut self, def: DefId) -> TyId {
+        if self.schemes[def.0 as usize].is_none() {
+            if let DefKind::Builtin(builtin) = self.resolved.def(def).kind {
+                let scheme = super::builtins::scheme(&mut self.types, builtin);
+                self.schemes[def.0 as usize] = Some(scheme);
+            } else {
+                let body = self.types.fresh();
+                self.set_mono(def, body);
+            }
+        }
+        let scheme = self.schemes[def.0 as usize]
+            .clone()
+            .expect("set just before");
+        self.types.instantiate(&scheme)
+    }
+
+    // Expressions
+
+    pub(super) fn expect(&mut self, id: ExprId, expected: TyId) -> Result<TyId> {
+        if expected == Types::PROC && is_process(self.ast.expr(id)) {
+            self.process(id)?;
+            return Ok(Types::PROC);
+        }
+        let found = self.infer(id)?;
+        self.unify_at(self.ast.expr_span(id), expected, found)
+    }
+
+    fn expect_all(&mut self, items: &[ExprId], expected: TyId) -> Result<()> {
+        for &item in items {
+            self.expect(item, expected)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn infer(&mut self, id: ExprId) -> Result<TyId> {
+        let ast = self.ast;
+        let span = ast.expr_span(id);
+        Ok(match ast.expr(id) {
+            Expr::Int(_) => Types::INT,
+            Expr::Bool(_) => Types::BOOL,
+            Expr::Char(_) => Types::CHAR,
+            Expr::Str(_) => self.types.seq_of(Types::CHAR),
+            Expr::Var(_) => {
+                let def = self.resolved.expr(id).expect("every name is resolved");
+                self.type_of_def(def)
+            }
+            Expr::Tuple(items) => {
+                let mut types = Vec::with_capacity(items.len());
+                for &item in items {
+                    types.push(self.infer(item)?);
+                }
+                self.types.add(Ty::Tuple(types.into()))
+            }
+            Expr::Dot(items) => {
+                let mut parts = Vec::with_capacity(items.len());
+                for &item in items {
+                    parts.push(self.infer(item)?);
+                }
+                self.types.dots(&parts)
+            }
+            Expr::Items(Bracket::Seq, items) => {
+                let element = self.types.fresh();
+                let element = self.all_alike(items, element)?;
+                self.types.seq_of(element)
+            }
+            Expr::Items(Bracket::Set, items) => {
+                let element = self.types.fresh_with(Constraint::Set.bit());
+                self.expect_all(items, element)?;
+                self.types.set_of(element)
+            }
+            Expr::Comprehension(bracket, items, stmts) => {
+                self.stmts(stmts, *bracket)?;
+                match bracket {
+                    Bracket::Seq => {
+                        let element = self.types.fresh();
+                        let element = self.all_alike(items, element)?;
+                        self.types.seq_of(element)
+                    }
+                    Bracket::Set => {
+                        let element = self.types.fresh_with(Constraint::Set.bit());
+                        self.expect_all(items, element)?;
+                        self.types.set_of(element)
+                    }
+                }
+            }
+            Expr::Range {
+                bracket,
+                from,
+                to,
+                stmts,
+            } => {
+                self.stmts(stmts.as_deref().unwrap_or_default(), *bracket)?;
+                self.expect(*from, Types::INT)?;
+                if let Some(to) = to {
+                    self.expect(*to, Types::INT)?;
+                }
+                match bracket {
+                    Bracket::Seq => self.types.seq_of(Types::INT),
+                    Bracket::Set => self.types.set_of(Types::INT),
+                }
+            }
+            Expr::Productions(items, stmts) => {
+                self.stmts(stmts.as_deref().unwrap_or_default(), Bracket::Set)?;
+                let result = self.types.fresh_with(Constraint::Yieldable.bit());
+                for &item in items {
+                    self.expect_extendable(item, result)?;
+                }
+                self.types.set_of(result)
+            }
+            Expr::Map(pairs) => {
+                let key = self.types.fresh_with(Constraint::Set.bit());
+                let value = self.types.fresh();
+                for &(k, v) in pairs {
+                    self.expect(k, key)?;
+                    self.expect(v, value)?;
+                }
+                self.types.add(Ty::Map(key, value))
+            }
+            Expr::If(..) => {
+                let mut id = id;
+                let mut result = None;
+                while let Expr::If(condition, then, other) = ast.expr(id) {
+                    self.expect(*condition, Types::BOOL)?;
+                    result = Some(match result {
+                        None => self.infer(*then)?,
+                        Some(result) => self.expect(*then, result)?,
+                    });
+                    id = *other;
+                }
+                let result = result.expect("at least one branch");
+                self.expect(id, result)?
+            }
+            Expr::Let(decls, body) => {
+                self.decls(decls)?;
+                self.infer(*body)?
+            }
+            Expr::Lambda(pats, body) => {
+                for &pat in pats {
+                    self.pat(pat)?;
+                }
+                let result = self.infer(*body)?;
+                let mut arguments = Vec::with_capacity(pats.len());
+                for &pat in pats {
+                    arguments.push(self.pat(pat)?);
+                }
+                self.types.add(Ty::Function(arguments.into(), result))
+            }
+            Expr::App(function, arguments) => self.application(*function, arguments)?,
+            Expr::Unary(op, operand) => match op {
+                UnaryOp::Not => self.expect(*operand, Types::BOOL)?,
+                UnaryOp::Negate => self.expect(*operand, Types::INT)?,
+                UnaryOp::Length => {
+                    let element = self.types.fresh();
+                    let seq = self.types.seq_of(element);
+                    self.expect(*operand, seq)?;
+                    Types::INT
+                }
+            },
+            Expr::Binary(op, left, right) => match op {
+                BinaryOp::And | BinaryOp::Or => self.chain(id, Types::BOOL, |op| {
+                    matches!(op, BinaryOp::And | BinaryOp::Or)
+                })?,
+                BinaryOp::Plus
+                | BinaryOp::Minus
+                | BinaryOp::Times
+                | BinaryOp::Divide
+                | BinaryOp::Modulo => self.chain(id, Types::INT, |op| {
+                    matches!(
+                        op,
+                        BinaryOp::Plus
+                            | BinaryOp::Minus
+                            | BinaryOp::Times
+                            | BinaryOp::Divide
+                            | BinaryOp::Modulo
+                    )
+                })?,
+                BinaryOp::Concat => {
+                    let element = self.types.fresh();
+                    let seq = self.types.seq_of(element);
+                    self.chain(id, seq, |op| op == BinaryOp::Concat)?
+                }
+                BinaryOp::Equal | BinaryOp::NotEqual => {
+                    let ty = self.infer(*left)?;
+                    let ty = self.expect(*right, ty)?;
+                    self.constrain_at(span, Constraint::Eq, ty)?;
+                    Types::BOOL
+                }
+                BinaryOp::Less
+                | BinaryOp::LessEqual
+                | BinaryOp::Greater
+                | BinaryOp::GreaterEqual => {
+                    let ty = self.infer(*left)?;
+                    let ty = self.expect(*right, ty)?;
+                    self.constrain_at(span, Constraint::Ord, ty)?;
+                    Types::BOOL
+                }
+                _ => {
+                    self.process(id)?;
+                    Types::PROC
+                }
+            },
+            Expr::Wildcard | Expr::Both(..) => {
+                unreachable!("the parser leaves no patterns in expressions")
+            }
+            _ => {
+                self.process(id)?;
+                Types::PROC
+            }
+        })
+    }
+
+    /// The first item decides, the others must agree.
+    fn all_alike(&mut self, items: &[ExprId], element: TyId) -> Result<TyId> {
+        let Some((first, rest)) = items.split_first() else {
+            return Ok(element);
+        };
+        let element = self.infer(*first)?;
+        self.expect_all(rest, element)?;
+        Ok(element)
+    }
+
+    /// All operands of a tree of like operators have one type.
+    fn chain(&mut self, id: ExprId, ty: TyId, same: impl Fn(BinaryOp) -> bool) -> Result<TyId> {
+        let mut left = vec![id];
+        while let Some(id) = left.pop() {
+            match self.ast.expr(id) {
+                Expr::Binary(op, a, b) if same(*op) => left.extend([*b, *a]),
+                _ => {
+                    self.expect(id, ty)?;
+                }
+            }
+        }
+        Ok(ty)
+    }
+
+    fn application(&mut self, function: ExprId, arguments: &[ExprId]) -> Result<TyId> {
+        let span = self.ast.expr_span(function);
+        let found = self.infer(function)?;
+        let head = self.types.head(found);
+        let (expected, result) = match self.types.get(head).clone() {
+            Ty::Function(expected, result) => {
+                if expected.len() != arguments.len() {
+                    let name = print::expression(self.ast, function, 40);
+                    let error = Diagnostic::new(
+                        Stage::Types,
+                        span,
+                        format!(
+                            "`{name}` takes {}, but {} given",
+                            count(expected.len(), "argument"),
+                            match arguments.len() {
+                                1 => "1 is".to_owned(),
+                                many => format!("{many} are"),
+                            }
+                        ),
+                    );
+                    let shown = self.show(found);
+                    return Err(error.label(format!("this has the type `{shown}`")));
+                }
+                (expected.to_vec(), result)
+            }
+            _ => {
+                let expected: Vec<TyId> = arguments.iter().map(|_| self.types.fresh()).collect();
+                let result = self.types.fresh();
+                let wanted = self
+                    .types
+                    .add(Ty::Function(expected.clone().into(), result));
+                self.unify_at(span, wanted, found)?;
+                (expected, result)
+            }
+        };
+        for (index, (&argument, &expected)) in arguments.iter().zip(&expected).enumerate() {
+            let span = self.ast.expr_span(argument);
+            let found = self.infer(argument)?;
+            let found = self.eval_dots_at(span, found)?;
+            let expected = self.eval_dots_at(span, expected)?;
+            let outcome = self.asymmetric(|checker| {
+                checker
+                    .types
+                    .unify(expected, found)
+                    .map_err(|why| checker.mismatch(span, expected, found, why))
+            });
+            outcome.map_err(|error| {
+                let name = print::expression(self.ast, function, 40);
+                let at = self.ast.expr_span(function);
+                error.related(at, format!("argument {} of `{name}`", index + 1))
+            })?;
+        }
+        Ok(result)
+    }
+
+    fn expect_extendable(&mut self, id: ExprId, result: TyId) -> Result<TyId> {
+        let more = self.types.fresh_var(0);
+        let wanted = self.types.add(Ty::Extendable(result, more));
+        self.expect(id, wanted)
+    }
+
+    fn expect_events(&mut self, id: ExprId) -> Result<()> {
+        self.expect(id, Types::EVENTS).map(|_| ())
+    }
+
+    fn pairs(&mut self, pairs: &[(ExprId, ExprId)]) -> Result<()> {
+        for &(from, to) in pairs {
+            let ty = self.expect_extendable(from, Types::EVENT)?;
+            self.expect(to, ty)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn process(&mut self, id: ExprId) -> Result<()> {
+        let ast = self.ast;
+        let mut left = vec![id];
+        while let Some(id) = left.pop() {
+            match ast.expr(id) {
+                Expr::Prefix {
+                    event,
+                    fields,
+                    body,
+                } => {
+                    self.prefix(*event, fields)?;
+                    left.push(*body);
+                }
+                Expr::Binary(BinaryOp::Guard, condition, process) => {
+                    self.expect(*condition, Types::BOOL)?;
+                    left.push(*process);
+                }
+                Expr::Binary(BinaryOp::Hide | BinaryOp::Project, process, set) => {
+                    self.expect_events(*set)?;
+                    left.push(*process);
+                }
+                Expr::Binary(
+                    BinaryOp::ExternalChoice
+                    | BinaryOp::InternalChoice
+                    | BinaryOp::Interleave
+                    | BinaryOp::Interrupt
+                    | BinaryOp::Sliding
+                    | BinaryOp::Sequence,
+                    a,
+                    b,
+                ) => left.extend([*b, *a]),
+                Expr::WithSet {
+                    left: a,
+                    set,
+                    right: b,
+                    ..
+                } => {
+                    self.expect_events(*set)?;
+                    left.extend([*b, *a]);
+                }
+                Expr::Alphabetised {
+                    left: a,
+                    left_set,
+                    right_set,
+                    right: b,
+                } => {
+                    self.expect_events(*left_set)?;
+                    self.expect_events(*right_set)?;
+                    left.extend([*b, *a]);
+                }
+                Expr::Link {
+                    left: a,
+                    ties,
+                    stmts,
+                    right: b,
+                } => {
+                    self.stmts(stmts, Bracket::Set)?;
+                    self.pairs(ties)?;
+                    left.extend([*b, *a]);
+                }
+                Expr::Rename {
+                    process,
+                    pairs,
+                    stmts,
+                } => {
+                    self.stmts(stmts, Bracket::Set)?;
+                    self.pairs(pairs)?;
+                    left.push(*process);
+                }
+                Expr::Replicated { op, stmts, body } => {
+                    match op {
+                        Replicated::Parallel(set) | Replicated::SyncChoice(set) => {
+                            self.expect_events(*set)?;
+                        }
+                        _ => {}
+                    }
+                    let bracket = match op {
+                        Replicated::Sequence | Replicated::Link { .. } => Bracket::Seq,
+                        _ => Bracket::Set,
+                    };
+                    self.stmts(stmts, bracket)?;
+                    match op {
+                        Replicated::Alphabetised(set) => self.expect_events(*set)?,
+                        Replicated::Link { ties, tie_stmts } => {
+                            self.stmts(tie_stmts, Bracket::Set)?;
+                            self.pairs(ties)?;
+                        }
+                        _ => {}
+                    }
+                    left.push(*body);
+                }
+                Expr::If(condition, then, other) => {
+                    self.expect(*condition, Types::BOOL)?;
+                    left.extend([*other, *then]);
+                }
+                Expr::Let(decls, body) => {
+                    self.decls(decls)?;
+                    left.push(*body);
+                }
+                _ => {
+                    let found = self.infer(id)?;
+                    self.unify_at(ast.expr_span(id), Types::PROC, found)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prefix(&mut self, event: ExprId, fields: &[Field]) -> Result<()> {
+        let ast = self.ast;
+        if fields.is_empty() {
+            self.expect(event, Types::EVENT)?;
+            return Ok(());
+        }
+        let mut parts = vec![self.infer(event)?];
+        let mut span = ast.expr_span(event);
+        for field in fields {
+            match field {
+                Field::Output(value) => {
+                    parts.push(self.infer(*value)?);
+                    span = span.to(ast.expr_span(*value));
+                }
+                Field::Input(pat, set) | Field::Nondeterministic(pat, set) => {
+                    let at = ast.pat_span(*pat);
+                    span = span.to(at);
+                    let set = match set {
+                        Some(set) => Some((self.infer(*set)?, ast.expr_span(*set))),
+                        None => None,
+                    };
+                    let ty = self.pat(*pat)?;
+                    if let Some((found, at)) = set {
+                        let wanted = self.types.set_of(ty);
+                        self.unify_at(at, wanted, found)?;
+                        span = span.to(at);
+                    }
+                    self.constrain_at(at, Constraint::Complete, ty)?;
+                    parts.push(ty);
+                }
+            }
+        }
+        let whole = self.types.dots(&parts);
+        self.types.unify(Types::EVENT, whole).map_err(|why| {
+            let first = self.types.head(parts[0]);
+            let (fields, result) = self.types.reduce(first);
+            let error = self.mismatch(span, Types::EVENT, whole, why);
+            if result == Types::EVENT && !fields.is_empty() {
+                let shown: Vec<String> = fields.iter().map(|&f| self.show(f)).collect();
+                return error.related(
+                    ast.expr_span(event),
+                    format!("the fields of this channel are: {}", shown.join(" . ")),
+                );
+            }
+            error
+        })?;
+        Ok(())
+    }
+
+    pub(super) fn stmts(&mut self, stmts: &[Stmt], bracket: Bracket) -> Result<()> {
+        let ast = self.ast;
+        for stmt in stmts {
+            match stmt {
+                Stmt::Condition(condition) => {
+                    self.expect(*condition, Types::BOOL)?;
+                }
+                Stmt::Generator(pat, set) => {
+                    let span = ast.expr_span(*set);
+                    let found = self.infer(*set)?;
+                    let found = self.eval_dots_at(span, found)?;
+                    let element = self.pat(*pat)?;
+                    let element = self.eval_dots_at(ast.pat_span(*pat), element)?;
+                    let wanted = match bracket {
+                        Bracket::Seq => self.types.seq_of(element),
+                        Bracket::Set => self.types.set_of(element),
+                    };
+                    self.asymmetric(|checker| {
+                        checker
+                            .types
+                            .unify(wanted, found)
+                            .map_err(|why| checker.mismatch(span, wanted, found, why))
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    // Patterns
+
+    pub(super) fn pat(&mut self, id: PatId) -> Result<TyId> {
+        let ast = self.ast;
+        Ok(match ast.pat(id) {
+            Pat::Int(_) => Types::INT,
+            Pat::Bool(_) => Types::BOOL,
+            Pat::Char(_) => Types::CHAR,
+            Pat::Str(_) => self.types.seq_of(Types::CHAR),
+            Pat::Wildcard => match self.wildcards.get(&id) {
+                Some(&ty) => ty,
+                None => {
+                    let ty = self.types.fresh();
+                    self.wildcards.insert(id, ty);
+                    ty
+                }
+            },
+            Pat::Var(_) => {
+                let def = self.resolved.pat(id).expect("every pattern is resolved");
+                match self.resolved.is_constructor(def) {
+                    true => self.type_of_def(def),
+                    false => self.mono_type(def),
+                }
+            }
+            Pat::Tuple(pats) => {
+                let mut types = Vec::with_capacity(pats.len());
+                for &pat in pats {
+                    types.push(self.pat(pat)?);
+                }
+                self.types.add(Ty::Tuple(types.into()))
+            }
+            Pat::Dot(pats) => {
+                let mut parts = Vec::with_capacity(pats.len());
+                for &pat in pats {
+                    parts.push(self.pat(pat)?);
+                }
+                self.types.dots(&parts)
+            }
+            Pat::Seq(pats) => {
+                let element = self.types.fresh();
+                for &pat in pats {
+                    self.expect_pat(pat, element)?;
+                }
+                self.types.seq_of(element)
+            }
+            Pat::Set(pats) => {
+                let element = self.types.fresh_with(Constraint::Eq.bit());
+                for &pat in pats {
+                    self.expect_pat(pat, element)?;
+                }
+                self.types.set_of(element)
+            }
+            Pat::Concat(..) => {
+                let element = self.types.fresh();
+                let seq = self.types.seq_of(element);
+                let mut left = vec![id];
+                while let Some(pat) = left.pop() {
+                    match ast.pat(pat) {
+                        Pat::Concat(a, b) => left.extend([*b, *a]),
+                        _ => {
+                            self.expect_pat(pat, seq)?;
+                        }
+                    }
+                }
+                seq
+            }
+            Pat::Both(a, b) => {
+                let ty = self.pat(*a)?;
+                self.expect_pat(*b, ty)?
+            }
+        })
+    }
+
+    pub(super) fn expect_pat(&mut self, id: PatId, expected: TyId) -> Result<TyId> {
+        let found = self.pat(id)?;
+        self.unify_at(self.ast.pat_span(id), expected, found)
+    }
+}
+
+fn is_process(expr: &Expr) -> bool {
+    match expr {
+        Expr::Binary(op, ..) => matches!(
+            op,
+            BinaryOp::ExternalChoice
+                | BinaryOp::InternalChoice
+                | BinaryOp::Interleave
+                | BinaryOp::Interrupt
+                | BinaryOp::Sliding
+                | BinaryOp::Sequence
+                | BinaryOp::Guard
+                | BinaryOp::Hide
+                | BinaryOp::Project
+        ),
+        Expr::Prefix { .. }
+        | Expr::WithSet { .. }
+        | Expr::Alphabetised { .. }
+        | Expr::Link { .. }
+        | Expr::Rename { .. }
+        | Expr::Replicated { .. }
+        | Expr::If(..)
+        | Expr::Let(..) => true,
+        _ => false,
+    }
+}
+
+fn count(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        many => format!("{many} {what}s"),
+    }
+}
+
+fn constraint_words(constraint: Constraint, ty: &str) -> (String, String) {
+    match constraint {
+        Constraint::Eq => (
+            format!("values of type `{ty}` cannot be compared for equality"),
+            "processes and functions, and what contains them, have no equality".into(),
+        ),
+        Constraint::Ord => (
+            format!("values of type `{ty}` have no order"),
+            "numbers, characters, sequences (by prefix), sets (by inclusion) and tuples have one"
+                .into(),
+        ),
+        Constraint::Complete => (
+            format!("a value of type `{ty}` is not complete"),
+            "all fields of the channel or constructor must be given here".into(),
+        ),
+        Constraint::Set => (
+            format!("values of type `{ty}` cannot be in a set"),
+            "functions cannot be in a set".into(),
+        ),
+        Constraint::Yieldable => (
+            format!("`{ty}` is not a channel or constructor"),
+            "`{| … |}` takes channels and constructors, perhaps with some of their fields".into(),
+        ),
+    }
+}
