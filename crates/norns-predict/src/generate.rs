@@ -322,11 +322,14 @@ impl Generator {
         let (op, place) = match step {
             Step::Acquire(lock) | Step::Blocked(lock) => {
                 self.holder[lock] = Some(worker);
-                (Op::Lock(ObjectId::from_index(lock)), 3)
+                (Op::Lock(ObjectId::from_index(lock)), lock_place(lock, step))
             }
             Step::Release(lock) => {
                 self.holder[lock] = None;
-                (Op::Unlock(ObjectId::from_index(lock)), 4)
+                (
+                    Op::Unlock(ObjectId::from_index(lock)),
+                    lock_place(lock, step),
+                )
             }
             Step::Read(variable) => (
                 Op::Read(variable_access(variable)),
@@ -493,7 +496,11 @@ fn variable_access(variable: usize) -> Access {
 
 /// Every variable has a place for its reads and one for its writes.
 fn access_place(variable: usize, step: Step) -> u32 {
-    10 + 2 * variable as u32 + u32::from(!matches!(step, Step::Read(_)))
+    10 + 4 * variable as u32 + u32::from(!matches!(step, Step::Read(_)))
+}
+
+fn lock_place(lock: usize, step: Step) -> u32 {
+    12 + 4 * lock as u32 + u32::from(matches!(step, Step::Release(_)))
 }
 
 /// xorshift64*.

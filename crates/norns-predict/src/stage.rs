@@ -123,6 +123,14 @@ const CYCLE_STEPS: usize = 20_000_000;
 const MOST_ORDERED: usize = 20_000;
 /// Longer schedules are not kept for other pairs of the same segments.
 const LONGEST_SHARED: usize = 10_000;
+/// In longer traces open accesses are not searched: a search goes over the trace each time.
+const MOST_SEARCHED: usize = 50_000;
+/// All open accesses together may use the budgets of this many candidates.
+const SHARED_BUDGETS: usize = 10;
+/// How many accesses of a location are looked at for a race with an open one.
+const RIVALS_LOOKED_AT: usize = 10_000;
+/// Steps of schedules of racy events that are checked besides those of pairs of places.
+const MOST_CHECKED: usize = 20_000_000;
 /// More conflicting pairs than this are not looked at one by one.
 const MOST_PAIRS: usize = 2_000_000;
 
@@ -167,6 +175,7 @@ pub fn predict(trace: &Trace, options: &Options) -> Prediction {
     let mut predictor = Predictor {
         model: &model,
         options,
+        budget: options.budget,
         index: Index::of(&model),
         linear: matches!(options.engine, Engine::Auto | Engine::Linear)
             .then(|| Linear::new(&model)),
@@ -189,6 +198,8 @@ pub fn predict(trace: &Trace, options: &Options) -> Prediction {
 struct Predictor<'a> {
     model: &'a Model<'a>,
     options: &'a Options,
+    /// Steps of exact search for one candidate.
+    budget: usize,
     index: Index,
     linear: Option<Linear<'a>>,
     /// Made when it is first needed.
@@ -237,18 +248,20 @@ impl<'a> Predictor<'a> {
                 return Decision::Shown(witness);
             }
         }
+        if let Some(linear) = &self.linear
+            && !matches!(bug, Bug::Stuck { .. })
+            && linear.is_impossible(goal)
+        {
+            counts.impossible += 1;
+            return Decision::Impossible;
+        }
         if self.options.engine == Engine::Linear {
             counts.undecided += 1;
             return Decision::Open;
         }
         let mut outcome = Outcome::Undecided;
         if self.options.engine != Engine::Order {
-            outcome = reach(
-                self.model,
-                &self.index,
-                goal,
-                &mut self.options.budget.clone(),
-            );
+            outcome = reach(self.model, &self.index, goal, &mut self.budget.clone());
         }
         match outcome {
             Outcome::Reached(schedule) => {
@@ -299,7 +312,7 @@ impl<'a> Predictor<'a> {
             .schedule
             .len()
             .saturating_sub(self.options.longest_kept);
-        witness.schedule.drain(..over);
+        witness.schedule = witness.schedule.split_off(over);
         witness
     }
 
@@ -391,7 +404,9 @@ impl<'a> Predictor<'a> {
         };
         let accesses = Accesses::of(self.model, &left_out);
         let few = accesses.most_pairs() <= MOST_PAIRS;
-        if self.options.detail > Detail::Places && few {
+        if self.options.detail == Detail::Events && self.linear.is_some() {
+            self.races_of_places(&accesses);
+        } else if self.options.detail > Detail::Places && few {
             self.all_pairs(&accesses);
         } else {
             if self.options.detail > Detail::Places {
@@ -453,6 +468,7 @@ impl<'a> Predictor<'a> {
         let mut counts = Counts::default();
         let mut shown: FxHashSet<(Side, Side)> = FxHashSet::default();
         let mut wanted: Option<FxHashSet<(Side, Side)>> = None;
+        let mut open_events = Vec::new();
         if let Some(linear) = &self.linear {
             let report = linear.races(&LinearOptions::default());
             for race in &report.races {
@@ -472,7 +488,10 @@ impl<'a> Predictor<'a> {
                 }
             }
             if self.options.detail > Detail::Places {
-                self.found.racy_events.extend(report.racy);
+                let pairs = report.partners.into_iter().zip(report.racy);
+                let racy = accepted_pairs(linear, &self.checker, &mut counts, pairs.collect());
+                self.found.racy_events.extend(racy);
+                open_events = report.open_events;
             }
             // In a small trace everything that is not found is looked at, open or not.
             if accesses.most_pairs() > FEW_PAIRS || self.options.engine == Engine::Linear {
@@ -486,7 +505,49 @@ impl<'a> Predictor<'a> {
             return;
         }
         self.open_places(accesses, &mut counts, &shown, wanted.as_ref());
+        self.open_events(&mut counts, &open_events);
         self.found.race_counts = counts;
+    }
+
+    /// Exact search for accesses that near-linear prediction left open.
+    fn open_events(&mut self, counts: &mut Counts, events: &[EventIndex]) {
+        let mut undecided = 0;
+        // They share what a few candidates would have, the same for each of them.
+        let share = SHARED_BUDGETS * self.options.budget / events.len().max(1);
+        self.budget = share.min(self.options.budget);
+        for &second in events {
+            let Some(linear) = &self.linear else { return };
+            if self.found.racy_events.contains(&second) {
+                continue;
+            }
+            if self.model.trace.events.len() > MOST_SEARCHED {
+                undecided += 1;
+                continue;
+            }
+            let (rivals, all) = linear.earlier_rivals(second, RIVALS_LOOKED_AT);
+            let mut inner = Counts::default();
+            let mut open = !all;
+            for first in rivals {
+                match self.decide_race(&mut inner, first, second) {
+                    Decision::Shown(_) => {
+                        self.found.racy_events.insert(second);
+                        open = false;
+                        break;
+                    }
+                    Decision::Impossible => {}
+                    Decision::Open => open = true,
+                }
+            }
+            counts.refused += inner.refused;
+            undecided += usize::from(open);
+        }
+        self.budget = self.options.budget;
+        if undecided > 0 {
+            self.found.not_analysed.push(format!(
+                "{undecided} accesses may race with an earlier one, but no engine could say so \
+                 within its budget: they are not among the racy events"
+            ));
+        }
     }
 
     /// Exact search for pairs of places that have no race yet, with a bounded number of pairs of
@@ -576,7 +637,14 @@ impl<'a> Predictor<'a> {
     fn deadlocks(&mut self) {
         let mut counts = Counts::default();
         let mut cycles: BTreeMap<Vec<EventIndex>, Witness> = BTreeMap::new();
-        if self.options.detail == Detail::Places && self.model.trace.events.len() > FEW_EVENTS {
+        if self.model.trace.events.len() > FEW_EVENTS {
+            if self.options.detail > Detail::Places {
+                self.found.not_analysed.push(
+                    "one deadlock is listed for every cycle of threads, locks and places, not one \
+                     for every time that these were reached"
+                        .to_string(),
+                );
+            }
             self.deadlocks_of_places(&mut counts, &mut cycles);
         } else {
             self.all_lock_deadlocks(&mut counts, &mut cycles);
@@ -768,6 +836,29 @@ fn can_be_stuck(model: &Model, index: &Index) -> bool {
             Op::Join(_) | Op::End => !sets.set(sets.before(EventIndex::from_index(i))).is_empty(),
             _ => false,
         })
+}
+
+/// The later accesses of those pairs that the checker accepts, as far as checking them takes no
+/// more than `MOST_CHECKED` steps; beyond that, one witness for every pair of places is checked.
+fn accepted_pairs(
+    linear: &Linear,
+    checker: &Checker,
+    counts: &mut Counts,
+    pairs: Vec<(EventIndex, EventIndex)>,
+) -> Vec<EventIndex> {
+    let steps: usize = pairs.iter().map(|pair| pair.1.index()).sum();
+    let mut accepted = Vec::with_capacity(pairs.len());
+    for (first, second) in pairs {
+        let refused = steps <= MOST_CHECKED
+            && linear
+                .race(first, second, &LinearOptions::default())
+                .is_none_or(|witness| checker.check(&witness).is_err());
+        counts.refused += usize::from(refused);
+        if !refused {
+            accepted.push(second);
+        }
+    }
+    accepted
 }
 
 /// The two sides of a race, the smaller first.

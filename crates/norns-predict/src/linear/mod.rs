@@ -203,10 +203,9 @@ impl<'m> Linear<'m> {
             .as_ref()
             .map_or(events.len(), |change| change.from.index());
         let inside = |&i: &usize| self.model.position[i] < plan.ideal[events[i].thread.index()];
-        let mut schedule: Vec<EventIndex> = (0..from)
-            .filter(inside)
-            .map(EventIndex::from_index)
-            .collect();
+        let length = plan.ideal.iter().map(|&count| count as usize).sum();
+        let mut schedule: Vec<EventIndex> = Vec::with_capacity(length);
+        schedule.extend((0..from).filter(inside).map(EventIndex::from_index));
         if let Some(change) = &plan.reordering {
             schedule.extend(&change.tail);
         }

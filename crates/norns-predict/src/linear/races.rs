@@ -50,6 +50,8 @@ pub struct OpenRace {
 pub struct RaceReport {
     /// Every access that was found to race with an earlier one. Sorted.
     pub racy: Vec<EventIndex>,
+    /// For each of `racy` the earlier access.
+    pub partners: Vec<EventIndex>,
     /// One race for every pair of sides. Sorted by sides.
     pub races: Vec<FoundRace>,
     /// Pairs of sides without a race, but not excluded by common locks or by what every schedule
@@ -95,7 +97,8 @@ const TRIES_PER_NEAREST: usize = 4;
 struct Search<'a, 'm> {
     linear: &'a Linear<'m>,
     options: &'a Options,
-    racy: FxHashSet<EventIndex>,
+    /// The later access and the earlier one.
+    racy: FxHashMap<EventIndex, EventIndex>,
     open_events: FxHashSet<EventIndex>,
     found: FxHashMap<(Side, Side), FoundRace>,
     open: FxHashMap<(Side, Side), OpenRace>,
@@ -106,7 +109,7 @@ impl Linear<'_> {
         let mut search = Search {
             linear: self,
             options,
-            racy: FxHashSet::default(),
+            racy: FxHashMap::default(),
             open_events: FxHashSet::default(),
             found: FxHashMap::default(),
             open: FxHashMap::default(),
@@ -115,6 +118,44 @@ impl Linear<'_> {
             search.location(location);
         }
         search.report()
+    }
+}
+
+impl Linear<'_> {
+    /// Earlier accesses with which this one may race for all that is known here, the nearest
+    /// first, and whether these are all of them. Looks at no more than `most` accesses of each of
+    /// its locations.
+    pub fn earlier_rivals(&self, second: EventIndex, most: usize) -> (Vec<EventIndex>, bool) {
+        let model = self.model;
+        let mut known = vec![0; model.threads.len()];
+        self.clocks.approach(model, &mut known, second);
+        let mut rivals = Vec::new();
+        let mut all = true;
+        for location in model.locations.of_event(second).map(LocationId) {
+            let accesses = self.accesses.of_location(location);
+            let here = accesses.partition_point(|&event| event < second);
+            // Once an access of a thread is known to come first, so are the earlier ones.
+            let mut ordered = vec![false; model.threads.len()];
+            ordered[model.thread_of(second).index()] = true;
+            for (looked_at, &first) in accesses[..here].iter().rev().enumerate() {
+                if ordered.iter().all(|&done| done) {
+                    break;
+                }
+                if looked_at == most {
+                    all = false;
+                    break;
+                }
+                let target = self.target(first);
+                if self.exact_clocks && target.position < known[target.thread] {
+                    ordered[target.thread] = true;
+                } else if model.conflict(first, second) && !self.is_impossible(&[first, second]) {
+                    rivals.push(first);
+                }
+            }
+        }
+        rivals.sort_unstable_by(|one, other| other.cmp(one));
+        rivals.dedup();
+        (rivals, all)
     }
 }
 
@@ -129,13 +170,18 @@ impl Search<'_, '_> {
             .filter(|race| !found.contains(&race.sides))
             .collect();
         open.sort_unstable_by_key(|race| race.sides);
-        let mut open_events: Vec<EventIndex> =
-            self.open_events.difference(&self.racy).copied().collect();
-        open_events.sort_unstable();
-        let mut racy: Vec<EventIndex> = self.racy.into_iter().collect();
+        let mut racy: Vec<(EventIndex, EventIndex)> = self.racy.into_iter().collect();
         racy.sort_unstable();
+        let (racy, partners): (Vec<_>, Vec<_>) = racy.into_iter().unzip();
+        let mut open_events: Vec<EventIndex> = self
+            .open_events
+            .into_iter()
+            .filter(|event| racy.binary_search(event).is_err())
+            .collect();
+        open_events.sort_unstable();
         RaceReport {
             racy,
+            partners,
             races,
             open,
             open_events,
@@ -207,7 +253,7 @@ impl Search<'_, '_> {
     fn racy_accesses(&mut self, classes: &[Class], second: usize, rivals: &[usize]) {
         let mut cursors: Vec<Cursor> = rivals.iter().map(|&class| self.cursor(class)).collect();
         for &event in &classes[second].events {
-            if self.racy.contains(&event) {
+            if self.racy.contains_key(&event) {
                 continue;
             }
             for i in 0..cursors.len() {
@@ -355,7 +401,7 @@ impl Search<'_, '_> {
         let mut cursors: Vec<Cursor> = rivals.iter().map(|&class| self.cursor(class)).collect();
         for &event in &classes[second].events {
             for cursor in &mut cursors {
-                if self.racy.contains(&event) {
+                if self.racy.contains_key(&event) {
                     break;
                 }
                 let firsts = &classes[cursor.class].events;
@@ -397,7 +443,7 @@ impl Search<'_, '_> {
     }
 
     fn note_plan(&mut self, first: EventIndex, second: EventIndex, plan: Plan) {
-        self.racy.insert(second);
+        self.racy.entry(second).or_insert(first);
         let sides = ordered(self.side(first), self.side(second));
         self.found.entry(sides).or_insert(FoundRace {
             sides,

@@ -257,3 +257,24 @@ fn the_same_trace_gives_the_same_report() {
         assert_eq!(reports[0], reports[1], "seed {seed}");
     }
 }
+
+/// What near-linear prediction leaves open is all that exact search has to look at.
+#[test]
+fn all_racy_events_are_found_when_exact_search_decides_what_is_open() {
+    for meaning in MEANINGS {
+        for seed in 0..800 {
+            let trace = random_trace(seed, shape(seed, seed % 2 == 0));
+            let Some(truth) = enumerate(&trace, meaning, MOST_STATES) else {
+                continue;
+            };
+            let options = norns_predict::Options {
+                meaning,
+                detail: norns_predict::Detail::Events,
+                ..norns_predict::Options::usual(&trace)
+            };
+            let racy: BTreeSet<_> = truth.races.iter().map(|race| race.1).collect();
+            let found = norns_predict::predict(&trace, &options);
+            assert_eq!(found.racy_events, racy, "seed {seed}, {meaning:?}");
+        }
+    }
+}
