@@ -3,4 +3,5 @@
 mod agreement;
 mod exploration;
 mod papers;
+mod table_2;
 mod values;
