@@ -3,7 +3,7 @@
 # To build Norns and to build programs with it.
 BUILD_PACKAGES="gcc g++ libc6-dev"
 # What the tests use besides: more compilers, a debugger, build systems, solvers to compare with.
-TEST_PACKAGES="$BUILD_PACKAGES clang-14 clang-19 make gdb"
+TEST_PACKAGES="$BUILD_PACKAGES clang-14 clang-19 make gdb libz3-dev"
 
 # ensure_packages FOLDER NAME...: remembers success in FOLDER/target, so that it costs nothing
 # the next time.
