@@ -50,6 +50,25 @@ pub fn of_recording(trace: &Trace) -> String {
     writer.text
 }
 
+/// No schedule, but places at which threads linger: those of the bug.
+pub fn of_hunt(trace: &Trace, bug: &Bug) -> String {
+    let events = match bug {
+        Bug::Race { first, second } => vec![*first, *second],
+        Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
+    };
+    let mut text = format!("{HEADER}\n");
+    let mut pcs: Vec<u64> = events
+        .iter()
+        .map(|event| trace.place(trace.events[event.index()].place).pc)
+        .collect();
+    pcs.sort_unstable();
+    pcs.dedup();
+    for pc in pcs {
+        line(&mut text, Record::Hunt(pc));
+    }
+    text
+}
+
 struct Writer<'a> {
     trace: &'a Trace,
     text: String,

@@ -119,6 +119,19 @@ impl Replayer<'_> {
         })
     }
 
+    /// Runs the program without a schedule, with threads that linger at the places of the bug.
+    pub fn hunt(&self, witness: &Witness, name: &str) -> Result<Replay, Error> {
+        let schedule = schedule::of_hunt(self.trace, &witness.bug);
+        let (mut report, ended) = self.run(&schedule, name, Mode::ReplayDetect)?;
+        report.followed = true;
+        let outcome = self.judge(witness, &report, &ended);
+        Ok(Replay {
+            outcome,
+            report,
+            ended,
+        })
+    }
+
     fn judge(&self, witness: &Witness, report: &Report, ended: &Ended) -> Outcome {
         if let Some(spin) = &report.spin
             && matches!(witness.bug, Bug::Race { .. })
@@ -127,7 +140,9 @@ impl Replayer<'_> {
         }
         match &witness.bug {
             Bug::Race { first, second } => {
-                if report.held.is_some() {
+                if let Some((one, other)) = &report.held
+                    && self.are_these_places([one.pc, other.pc], *first, *second)
+                {
                     return Outcome::Confirmed(Proof::BothHeld);
                 }
                 if report
@@ -171,12 +186,15 @@ impl Replayer<'_> {
 
     /// Whether the detector's race is at the two places of the prediction.
     fn is_this_race(&self, race: &Race, first: EventIndex, second: EventIndex) -> bool {
+        self.are_these_places([race.earlier.pc, race.later.pc], first, second)
+    }
+
+    fn are_these_places(&self, seen: [u64; 2], first: EventIndex, second: EventIndex) -> bool {
         let pc = |event: EventIndex| {
             let event = self.trace.events[event.index()];
             self.trace.place(event.place).pc
         };
         let predicted = [pc(first), pc(second)];
-        let seen = [race.earlier.pc, race.later.pc];
         seen == predicted || seen == [predicted[1], predicted[0]]
     }
 

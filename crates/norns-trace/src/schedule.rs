@@ -12,6 +12,8 @@
 //! access THREAD r|w ADDRESS SIZE PC EVENT   a plain access that others must wait for
 //! hold THREAD POINTS r|w ADDRESS SIZE PC EVENT   stop the thread before this access, which follows
 //!                                           its first POINTS points
+//! hunt PC                                   any thread that comes here lingers, for another to
+//!                                           come into its way
 //! ```
 //!
 //! OBJECT of `Fork` and `Join` is the number of the other thread. EVENT is the position in the
@@ -27,6 +29,8 @@ pub enum Record<'a> {
     Thread(&'a str),
     Step(Step),
     Hold(Hold),
+    /// A program counter.
+    Hunt(u64),
 }
 
 /// One thing that a thread may do only when its turn comes.
@@ -94,6 +98,7 @@ impl fmt::Display for Record<'_> {
                     }
                 }
             }
+            Record::Hunt(pc) => write!(f, "hunt {pc:x}"),
             Record::Hold(hold) => write!(
                 f,
                 "hold {} {} {} {:x} {} {:x} {}",
@@ -168,6 +173,7 @@ fn parse_line(line: &str) -> Option<Record<'_>> {
                 event: next()?.parse().ok()?,
             })
         }
+        "hunt" => Record::Hunt(hexadecimal(next()?)?),
         "hold" => Record::Hold(Hold {
             thread: next()?.parse().ok()?,
             points: next()?.parse().ok()?,
@@ -209,6 +215,7 @@ point 1 11 0 0 1
 atomic 1 2 555555558010 555555555234 2
 access 0 w 555555558014 4 555555555240 3
 hold 1 2 r 555555558014 4 555555555250 5
+hunt 555555555250
 ";
 
     #[test]

@@ -3,6 +3,7 @@
 pub mod build;
 mod confirm;
 pub mod describe;
+mod refine;
 pub mod saved;
 
 use std::ffi::OsString;
@@ -16,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use norns_model::Witness;
 use norns_replay::{Ended, Limits, Program, Recorded, record};
-use norns_report::{Finding, Findings, Kind, fingerprint, suppression, terminal};
+use norns_report::{Finding, Findings, Kind, Status, Verdict, fingerprint, suppression, terminal};
 use norns_trace::Trace;
 
 use crate::baseline::Counting;
@@ -58,6 +59,9 @@ pub struct Arguments {
     /// A word for the compiler, such as -O2 or -lm; may be repeated
     #[arg(long = "flag", value_name = "WORD", allow_hyphen_values = true)]
     flags: Vec<OsString>,
+    /// Also list what was predicted, but refuted by its replays
+    #[arg(long)]
+    all: bool,
     /// Findings to leave out: a suppression file of ThreadSanitizer
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
@@ -253,14 +257,32 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
     {
         describe::add(all, finding);
     }
+    let mut refuted_count = 0;
     for witness in &prediction.witnesses {
         let mut finding = describe::finding(trace, witness);
         if !arguments.wants(finding.kind) || describe::is_known(all, &finding) {
             continue;
         }
-        let accesses = confirmation.confirm(witness, &mut finding, deadline)?;
-        let saved = SavedWitness::of(witness, accesses, trace_name);
-        save(run, trace, witness, &saved, &mut finding, all)?;
+        let tried = confirmation.confirm(witness, &mut finding, deadline)?;
+        let refuted = matches!(
+            finding.verdict,
+            Some(Verdict::NoBug | Verdict::Infeasible(_))
+        );
+        if finding.status == Status::Predicted
+            && refuted
+            && confirmation.is_reliable()
+            && !arguments.all
+        {
+            refuted_count += 1;
+            continue;
+        }
+        let saved = SavedWitness::of(&tried, trace_name);
+        save(run, trace, &tried.witness, &saved, &mut finding, all)?;
+    }
+    if refuted_count > 0 {
+        all.not_analysed.push(format!(
+            "predicted but refuted by replays, and not listed without --all: {refuted_count}"
+        ));
     }
     Ok(())
 }

@@ -46,6 +46,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         _ => Accesses::Free,
     };
     let schedule = match &witness {
+        Some(witness) if kept.as_ref().is_some_and(|kept| kept.hunted) => {
+            schedule::of_hunt(&trace, &witness.bug)
+        }
         Some(witness) => schedule::of_witness(&trace, witness, accesses),
         None => schedule::of_recording(&trace),
     };
@@ -61,7 +64,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             ..Limits::default()
         },
     };
-    count(&arguments, &finding, &replayer, witness.as_ref(), accesses)
+    let hunted = kept.as_ref().is_some_and(|kept| kept.hunted);
+    count(
+        &arguments,
+        &finding,
+        &replayer,
+        witness.as_ref(),
+        accesses,
+        hunted,
+    )
 }
 
 fn count(
@@ -70,11 +81,13 @@ fn count(
     replayer: &Replayer,
     witness: Option<&Witness>,
     accesses: Accesses,
+    hunted: bool,
 ) -> Result<ExitCode> {
     let mut shown = 0;
     let mut other = None;
     for _ in 0..arguments.times {
         let outcome = match witness {
+            Some(witness) if hunted => replayer.hunt(witness, "again")?.outcome,
             Some(witness) => replayer.replay(witness, "again", accesses)?.outcome,
             None => match replayer.replay_recording()?.0.deadlock {
                 Some(_) => Outcome::Confirmed(Proof::Cycle),

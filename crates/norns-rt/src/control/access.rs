@@ -3,6 +3,7 @@
 use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::monitor::Access;
 use super::output::Line;
 use super::thread::{ControlThread, Operation};
 use super::{MONITOR, enter, is_replaying, with_clocks};
@@ -47,7 +48,14 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
             me.spin.read(pc, address);
         }
         if is_watched(pc) || me.pending_access != 0 {
-            MONITOR.lock().before_access(me, address, size, write, pc);
+            let access = Access {
+                address,
+                size,
+                write,
+                atomic: false,
+                pc,
+            };
+            MONITOR.lock().before_access(me, access);
         }
     }
     let kind = if write { Kind::Write } else { Kind::Read };
@@ -73,9 +81,14 @@ pub fn freeing(address: usize, size: usize, pc: usize) {
     let Some(inside) = enter() else { return };
     let me = &mut *inside.me;
     if is_replaying() && (is_watched(pc) || me.pending_access != 0) {
-        MONITOR
-            .lock()
-            .before_access(me, address, size.max(1), true, pc);
+        let access = Access {
+            address,
+            size: size.max(1),
+            write: true,
+            atomic: false,
+            pc,
+        };
+        MONITOR.lock().before_access(me, access);
     }
     let path = &raw const *me;
     with_clocks(me, |detector, thread| {
@@ -172,7 +185,14 @@ pub fn atomic<R>(
     let mut guard = is_replaying().then(|| {
         let mut guard = MONITOR.lock();
         if is_watched(pc) {
-            guard.before_access(me, address, size, writes, pc);
+            let access = Access {
+                address,
+                size,
+                write: writes,
+                atomic: true,
+                pc,
+            };
+            guard.before_access(me, access);
         }
         let operation = Operation {
             code: Code::Atomic,

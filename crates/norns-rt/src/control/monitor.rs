@@ -28,6 +28,7 @@ const MOST_SCHEDULED: usize = 1 << 12;
 const LOOK_AGAIN: i64 = 100_000_000;
 const HELD_FOR: i64 = 1_500_000_000;
 const SPINS_FOR: i64 = 60_000_000;
+const LINGERS_FOR: i64 = 30_000_000;
 
 /// Exit statuses of a process that the runtime ends itself.
 pub const EXIT_DIVERGED: i32 = 81;
@@ -53,6 +54,10 @@ pub struct State {
     name_count: usize,
     holds: [Option<Hold>; 2],
     hold_state: [HoldState; 2],
+    /// Places at which threads linger; 0 where free.
+    hunts: [usize; 8],
+    /// How often threads may still do so.
+    patience: u32,
     /// The two accesses were both next at one moment.
     seen_both: bool,
     /// A thread was created: from here on operations are points.
@@ -71,6 +76,7 @@ struct HoldState {
     address: usize,
     size: usize,
     write: bool,
+    atomic: bool,
     pc: usize,
     over: bool,
 }
@@ -80,9 +86,42 @@ const NO_HOLD: HoldState = HoldState {
     address: 0,
     size: 0,
     write: false,
+    atomic: false,
     pc: 0,
     over: false,
 };
+
+impl HoldState {
+    fn conflicts_with(&self, other: &HoldState) -> bool {
+        (self.write || other.write)
+            && !(self.atomic && other.atomic)
+            && overlap(self.address, self.size, other.address, other.size)
+    }
+}
+
+/// An access that is about to happen.
+#[derive(Clone, Copy)]
+pub struct Access {
+    pub address: usize,
+    pub size: usize,
+    pub write: bool,
+    pub atomic: bool,
+    pub pc: usize,
+}
+
+impl Access {
+    fn held_by(self, thread: *mut ControlThread) -> HoldState {
+        HoldState {
+            thread,
+            address: self.address,
+            size: self.size,
+            write: self.write,
+            atomic: self.atomic,
+            pc: self.pc,
+            over: false,
+        }
+    }
+}
 
 /// The monitor, locked.
 pub struct Guard {
@@ -135,6 +174,8 @@ impl Monitor {
                 name_count: 0,
                 holds: [None; 2],
                 hold_state: [NO_HOLD; 2],
+                hunts: [0; 8],
+                patience: 100,
                 seen_both: false,
                 started: false,
                 condition_order: 0,
@@ -211,6 +252,11 @@ impl State {
                 if let Some(slot) = self.holds.get_mut(hold_count) {
                     *slot = Some(hold);
                     hold_count += 1;
+                }
+            }
+            Record::Hunt(pc) => {
+                if let Some(slot) = self.hunts.iter_mut().find(|slot| **slot == 0) {
+                    *slot = pc as usize;
                 }
             }
         });
@@ -315,6 +361,10 @@ impl State {
             .iter()
             .flatten()
             .for_each(|hold| act(hold.pc as usize));
+        self.hunts
+            .iter()
+            .filter(|pc| **pc != 0)
+            .for_each(|&pc| act(pc));
     }
 
     /// An operation on `object` was done that may let threads go on that are blocked on it.
@@ -618,14 +668,14 @@ impl Guard {
     }
 
     /// A plain access is about to happen: does it have to wait, or to be held?
-    pub fn before_access(
-        &mut self,
-        me: &mut ControlThread,
-        address: usize,
-        size: usize,
-        write: bool,
-        pc: usize,
-    ) {
+    pub fn before_access(&mut self, me: &mut ControlThread, access: Access) {
+        let Access {
+            address,
+            size,
+            write,
+            pc,
+            ..
+        } = access;
         self.finish_access(me);
         let is_mine = |step: &Step| {
             matches!(step.what, What::Access { size: s, write: w } if w == write
@@ -648,6 +698,9 @@ impl Guard {
                 self.sleep(me, None);
             }
         }
+        if self.started && self.hunts.contains(&pc) {
+            self.hunt(me, access);
+        }
         for index in 0..2 {
             let Some(hold) = self.holds[index] else {
                 continue;
@@ -659,28 +712,13 @@ impl Guard {
                 && hold.write == write
                 && overlap(hold.address as usize, hold.size as usize, address, size);
             if here {
-                self.hold(me, index, address, size, write, pc);
+                self.hold(me, index, access);
             }
         }
     }
 
-    fn hold(
-        &mut self,
-        me: &mut ControlThread,
-        index: usize,
-        address: usize,
-        size: usize,
-        write: bool,
-        pc: usize,
-    ) {
-        self.hold_state[index] = HoldState {
-            thread: me,
-            address,
-            size,
-            write,
-            pc,
-            over: false,
-        };
+    fn hold(&mut self, me: &mut ControlThread, index: usize, access: Access) {
+        self.hold_state[index] = access.held_by(me);
         me.activity = Activity::Held;
         let other = 1 - index;
         let end = futex::now(1) + HELD_FOR;
@@ -734,6 +772,60 @@ impl Guard {
         me.activity = Activity::Running;
     }
 
+    /// A thread has come to a place of a predicted race, in a run without a schedule: if another
+    /// lingers with a conflicting access both are there, otherwise this one lingers (the active
+    /// testing of Sen's RaceFuzzer).
+    fn hunt(&mut self, me: &mut ControlThread, access: Access) {
+        if self.seen_both || self.patience == 0 {
+            return;
+        }
+        let mine = access.held_by(me);
+        let there = self.hold_state[0];
+        if !there.thread.is_null() && !there.over {
+            // Two different places of the prediction, unless it has only one.
+            let other_place = there.pc != mine.pc || self.hunts[1] == 0;
+            if other_place && mine.conflicts_with(&there) {
+                self.hold_state[1] = mine;
+                me.activity = Activity::Held;
+                self.both_held(me, 1);
+                me.activity = Activity::Running;
+            }
+            return;
+        }
+        self.patience -= 1;
+        self.hold_state[0] = mine;
+        me.activity = Activity::Held;
+        let end = futex::now(1) + LINGERS_FOR;
+        loop {
+            if self.hold_state[0].over {
+                break;
+            }
+            if self.seen_both {
+                self.watch_reader(me, 0);
+                break;
+            }
+            if futex::now(1) >= end {
+                self.hold_state[0] = NO_HOLD;
+                break;
+            }
+            self.sleep(me, Some(2_000_000));
+        }
+        me.activity = Activity::Running;
+    }
+
+    /// A thread is about to take an inner lock of a predicted deadlock: others may take theirs
+    /// first.
+    pub fn linger_before_lock(&mut self, me: &mut ControlThread, pc: usize) {
+        if !self.hunts.contains(&pc) || self.patience == 0 || me.held().is_empty() {
+            return;
+        }
+        self.patience -= 1;
+        let end = futex::now(1) + LINGERS_FOR;
+        while futex::now(1) < end {
+            self.sleep(me, Some(2_000_000));
+        }
+    }
+
     fn tell_spin(&self, thread: &ControlThread, held: &ControlThread) -> bool {
         let count = thread.spin.count.load(Ordering::Relaxed);
         if count < 5 {
@@ -752,8 +844,7 @@ impl Guard {
     /// Both accesses are next: the race is there to see.
     fn both_held(&mut self, me: &mut ControlThread, index: usize) {
         let (mine, theirs) = (self.hold_state[index], self.hold_state[1 - index]);
-        let conflict = (mine.write || theirs.write)
-            && overlap(mine.address, mine.size, theirs.address, theirs.size);
+        let conflict = mine.conflicts_with(&theirs);
         // SAFETY: blocks of threads are never given back.
         let other = unsafe { &mut *theirs.thread };
         if conflict {

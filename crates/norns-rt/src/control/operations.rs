@@ -172,6 +172,7 @@ pub unsafe fn acquire(
             }
         }
     } else {
+        guard.linger_before_lock(me, wanted.pc);
         guard.attempt(me, operation, None, |_| {
             // SAFETY: the caller's promise.
             result = unsafe { family.attempt(object) };

@@ -12,9 +12,11 @@ use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
 
 use super::describe;
+use super::refine::Refinement;
 
 pub struct Confirmation<'a> {
     replayer: Replayer<'a>,
+    refinement: Refinement<'a>,
     number: usize,
     best_effort: bool,
 }
@@ -36,6 +38,7 @@ impl<'a> Confirmation<'a> {
                 folder,
                 limits: Limits { time, ..limits },
             },
+            refinement: Refinement::new(trace),
             number: 0,
             best_effort: false,
         }
@@ -74,39 +77,98 @@ impl<'a> Confirmation<'a> {
         Ok(Some(finding))
     }
 
-    /// Replays a witness and writes what came of it into the finding. Returns what the schedule
-    /// that showed it does with plain accesses.
+    /// Replays a witness, and others of the same bug if the program does not follow it, and
+    /// writes what came of it into the finding. Returns the witness that was replayed last.
     pub fn confirm(
         &mut self,
         witness: &Witness,
         finding: &mut Finding,
         deadline: Instant,
-    ) -> Result<Accesses> {
-        let mut verdict = None;
-        for accesses in [Accesses::Free, Accesses::Ordered] {
+    ) -> Result<Tried> {
+        let mut tried = Tried {
+            witness: witness.clone(),
+            accesses: Accesses::Free,
+            hunted: false,
+        };
+        for round in 0..ROUNDS {
+            let mut event = None;
+            for accesses in [Accesses::Free, Accesses::Ordered] {
+                if Instant::now() >= deadline {
+                    return Ok(tried);
+                }
+                tried.accesses = accesses;
+                let name = self.next_name();
+                let replay = self.replayer.replay(&tried.witness, &name, accesses)?;
+                if let Outcome::Infeasible { event: at, .. } = &replay.outcome {
+                    event = *at;
+                }
+                if decide(finding, replay.outcome) {
+                    return Ok(tried);
+                }
+            }
+            let again = (round + 1 < ROUNDS)
+                .then(|| self.refinement.again(&tried.witness, event))
+                .flatten();
+            match again {
+                Some(again) => tried.witness = again,
+                None => break,
+            }
+        }
+        for _ in 0..HUNTS {
             if Instant::now() >= deadline {
                 break;
             }
-            self.number += 1;
-            let name = format!("{:03}", self.number);
-            let replay = self.replayer.replay(witness, &name, accesses)?;
-            match replay.outcome {
-                Outcome::Confirmed(proof) => {
-                    finding.status = Status::Confirmed;
-                    finding.verdict = Some(Verdict::Confirmed(proof.describe().into()));
-                    return Ok(accesses);
-                }
-                Outcome::OrderedBySpinLoop { .. } => {
-                    finding.status = Status::OrderedBySpinLoop;
-                    finding.verdict = Some(Verdict::NoBug);
-                    return Ok(accesses);
-                }
-                Outcome::NoBug => verdict = Some(Verdict::NoBug),
-                Outcome::Infeasible { why, .. } => verdict = Some(Verdict::Infeasible(why)),
-                Outcome::TimedOut => verdict = Some(Verdict::TimedOut),
+            let name = self.next_name();
+            let hunt = self.replayer.hunt(&tried.witness, &name)?;
+            let before = finding.verdict.clone();
+            if decide(finding, hunt.outcome) {
+                tried.hunted = true;
+                return Ok(tried);
             }
+            finding.verdict = before;
         }
-        finding.verdict = verdict;
-        Ok(Accesses::Free)
+        Ok(tried)
     }
+
+    fn next_name(&mut self) -> String {
+        self.number += 1;
+        format!("{:03}", self.number)
+    }
+
+    /// Whether the program follows its own recording; if not, nothing is refuted by a replay.
+    pub fn is_reliable(&self) -> bool {
+        !self.best_effort
+    }
+}
+
+/// How many witnesses of one bug are tried, and how often it is looked for without one.
+const ROUNDS: usize = 5;
+const HUNTS: usize = 2;
+
+/// What was replayed last.
+pub struct Tried {
+    pub witness: Witness,
+    pub accesses: Accesses,
+    /// It was found by lingering at the places, not by the schedule.
+    pub hunted: bool,
+}
+
+/// Writes an outcome into the finding; whether that settles it.
+fn decide(finding: &mut Finding, outcome: Outcome) -> bool {
+    match outcome {
+        Outcome::Confirmed(proof) => {
+            finding.status = Status::Confirmed;
+            finding.verdict = Some(Verdict::Confirmed(proof.describe().into()));
+            return true;
+        }
+        Outcome::OrderedBySpinLoop { .. } => {
+            finding.status = Status::OrderedBySpinLoop;
+            finding.verdict = Some(Verdict::NoBug);
+            return true;
+        }
+        Outcome::NoBug => finding.verdict = Some(Verdict::NoBug),
+        Outcome::Infeasible { why, .. } => finding.verdict = Some(Verdict::Infeasible(why)),
+        Outcome::TimedOut => finding.verdict = Some(Verdict::TimedOut),
+    }
+    false
 }

@@ -9,6 +9,8 @@ use norns_trace::wire::Code;
 use norns_trace::{AtomicKind, EventIndex, Op, Trace};
 use serde::{Deserialize, Serialize};
 
+use super::confirm::Tried;
+
 /// A witness as it is kept: positions in the trace.
 #[derive(Serialize, Deserialize)]
 pub struct SavedWitness {
@@ -18,13 +20,17 @@ pub struct SavedWitness {
     pub schedule: Vec<u32>,
     /// Whether a replay must also order conflicting plain accesses.
     pub ordered_accesses: bool,
+    /// Whether it was found by lingering at its places, without this schedule.
+    #[serde(default)]
+    pub hunted: bool,
     /// `race`, `lock-deadlock` or `stuck`.
     pub bug: String,
     pub events: Vec<u32>,
 }
 
 impl SavedWitness {
-    pub fn of(witness: &Witness, accesses: Accesses, trace: &str) -> Self {
+    pub fn of(tried: &Tried, trace: &str) -> Self {
+        let witness = &tried.witness;
         let (bug, events) = match &witness.bug {
             Bug::Race { first, second } => ("race", vec![*first, *second]),
             Bug::LockDeadlock { blocked } => ("lock-deadlock", blocked.clone()),
@@ -34,7 +40,8 @@ impl SavedWitness {
         Self {
             format: 1,
             trace: trace.into(),
-            ordered_accesses: accesses == Accesses::Ordered,
+            ordered_accesses: tried.accesses == Accesses::Ordered,
+            hunted: tried.hunted,
             schedule: numbers(&witness.schedule),
             bug: bug.into(),
             events: numbers(&events),
