@@ -14,8 +14,8 @@ static void *worker(void *unused) {
 int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
-    if (atomic_load_explicit(&ready, memory_order_relaxed) == 0)
-        seen = data; // finds: data-race read
+    seen = atomic_load_explicit(&ready, memory_order_relaxed);
+    seen += data; // finds: data-race read
     pthread_join(thread, 0);
     return 0;
 }

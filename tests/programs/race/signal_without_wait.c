@@ -20,8 +20,7 @@ int main(void) {
     pthread_mutex_lock(&m);
     int seen = ready;
     pthread_mutex_unlock(&m);
-    if (seen == 0)
-        value = 2; // finds: data-race write
+    value = 2 + seen; // finds: data-race write
     pthread_join(thread, 0);
     return 0;
 }
