@@ -9,7 +9,7 @@ use crate::check::{Checker, Model, Options, Question, Statistics, Verdict};
 use crate::counterexample::Counterexample;
 use crate::diagnostic::{Diagnostic, Stage};
 use crate::eval::Evaluator;
-use crate::process::Processes;
+use crate::process::{CallId, Definitions, ProcId, Processes, UnfoldError};
 use crate::resolve::Resolved;
 use crate::syntax::ast::{self, AssertDecl, Ast, Decl, DeclId, ExprId, ModelOption, Property};
 use crate::syntax::lexer::Includes;
@@ -75,7 +75,31 @@ pub struct Script {
     prints: Vec<(u32, ExprId)>,
     evaluator: Evaluator,
     pub processes: Processes,
+    // Processes that a caller puts in the place of definitions.
+    given: Vec<(String, ProcId)>,
     checker: Checker,
+}
+
+/// The definitions of a script, some of them replaced.
+struct Given<'a> {
+    evaluator: &'a mut Evaluator,
+    given: &'a [(String, ProcId)],
+}
+
+impl Definitions for Given<'_> {
+    fn unfold(&mut self, call: CallId, processes: &mut Processes) -> Result<ProcId, UnfoldError> {
+        if !self.given.is_empty()
+            && let Some(name) = self.evaluator.name(call)
+            && let Some((_, process)) = self.given.iter().find(|(given, _)| *given == name)
+        {
+            return Ok(*process);
+        }
+        self.evaluator.unfold(call, processes)
+    }
+
+    fn name(&self, call: CallId) -> Option<String> {
+        self.evaluator.name(call)
+    }
 }
 
 /// Runs `work` where it may recurse deeply.
@@ -180,6 +204,7 @@ impl Script {
             prints,
             evaluator: Evaluator::new(resolved, typed),
             processes: Processes::new(),
+            given: Vec::new(),
             checker: Checker::default(),
         })
     }
@@ -204,6 +229,13 @@ impl Script {
         })
     }
 
+    /// Puts a process, built from values in `self.processes`, in the place of the definition of
+    /// that name (`PROGRAM`, or `THREAD(1)` for one call of a function), so that a property in
+    /// text can speak of it. To be called before the first check.
+    pub fn give(&mut self, name: &str, process: ProcId) {
+        self.given.push((name.to_owned(), process));
+    }
+
     /// Checks one assertion. `not` is applied to the verdict.
     pub fn check(
         &mut self,
@@ -224,7 +256,10 @@ impl Script {
         self.evaluator.last_error = None;
         let outcome = self.checker.check(
             &mut self.processes,
-            &mut self.evaluator,
+            &mut Given {
+                evaluator: &mut self.evaluator,
+                given: &self.given,
+            },
             &question,
             &options,
             progress,

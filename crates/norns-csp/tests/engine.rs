@@ -565,3 +565,31 @@ fn tau_priority_drops_events_of_unstable_states() {
     };
     assert_eq!(ask(&mut p, &question, &options).verdict, Verdict::Holds);
 }
+
+#[test]
+fn a_property_in_text_speaks_of_processes_built_from_values() {
+    use norns_csp::script::{Answer, Script, no_includes};
+    let text = "channel open, access, close : {0..1}
+FILE = open?t -> OPENED
+OPENED = access?t -> OPENED [] close?t -> FILE
+PROGRAM = STOP
+assert FILE [T= PROGRAM |\\ {|open, access, close|}
+";
+    let mut script = Script::load("property", text, &mut no_includes).expect("well formed");
+    let p = &mut script.processes;
+    let [open, access, close, other] = events(p, "open.0 access.1 close.0 other")[..] else {
+        panic!()
+    };
+    let skip = p.skip();
+    let first = p.prefixes(&[open, close], skip);
+    let second = p.prefixes(&[other, access], skip);
+    let program = p.interleave(vec![first, second]);
+    script.give("PROGRAM", program);
+    let (answer, _) = script
+        .check(0, &Options::default(), &mut |_| {})
+        .expect("it can be checked");
+    let Answer::Fails(Some(example)) = answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(example.trace(), [access]);
+}
