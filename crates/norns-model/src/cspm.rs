@@ -454,11 +454,9 @@ impl Writer<'_> {
                 for channel in ["at", "access"] {
                     self.joins_in(format!("RACE_k{i}"), &format!("{channel}.{t}.k{i}.{kind}"));
                 }
+                // What the access does to a variable comes after both: between them it is next.
                 steps.push(format!("at.{t}.k{i}.{kind}"));
-                if self.model.meaning == Meaning::Optimistic {
-                    steps.push(format!("access.{t}.k{i}.{kind}"));
-                    continue;
-                }
+                steps.push(format!("access.{t}.k{i}.{kind}"));
             }
             if self.model.meaning == Meaning::Faithful {
                 let number = |event: Option<EventIndex>| event.map_or(0, |event| event.0 + 1);
@@ -475,13 +473,6 @@ impl Writer<'_> {
                 } else {
                     step
                 });
-                if touch.kind != TouchKind::Allocate && self.checks.race {
-                    let last = steps.iter().rev().find(|step| step.starts_with("at."));
-                    let ended = last
-                        .expect("it was just begun")
-                        .replacen("at.", "access.", 1);
-                    steps.push(ended);
-                }
             }
         }
     }
