@@ -565,12 +565,14 @@ fn build_systems() {
             println!("skipped make: it is not installed");
         }
         if runs("cmake") {
+            // A static library: cmake passes the folder of a shared one as -Wl,-rpath, which splits at
+            // the comma in our folder's name.
             shop.write(
                 "CMakeLists.txt",
                 "cmake_minimum_required(VERSION 3.10)\nproject(try C)\nfind_package(Threads REQUIRED)\n\
                  include(CheckCSourceRuns)\ncheck_c_source_runs(\"int main(void) { return 0; }\" RUNS)\n\
                  if(NOT RUNS)\n  message(FATAL_ERROR runs)\nendif()\n\
-                 add_library(helper SHARED help.c)\nadd_executable(one threads.c)\n\
+                 add_library(helper STATIC help.c)\nadd_executable(one threads.c)\n\
                  target_link_libraries(one helper Threads::Threads)\n",
             );
             let mut cmake = shop.command("cmake");
