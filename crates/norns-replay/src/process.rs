@@ -321,6 +321,10 @@ struct Stillness {
 
 const STILL_FOR: Duration = Duration::from_millis(700);
 
+/// Signals whose handlers cannot end a wait: what a thread only sends to itself (ILL, TRAP, ABRT,
+/// BUS, FPE, SEGV, SYS), and 32 and 33, which the C library keeps for itself. Bit 0 is signal 1.
+const CANNOT_HELP: u64 = 0x1_c000_04f8;
+
 impl Stillness {
     fn all_threads_wait(&mut self, id: i32) -> bool {
         let Some(switches) = waiting_threads(id) else {
@@ -337,8 +341,16 @@ impl Stillness {
     }
 }
 
-/// If every thread of the process sleeps in an untimed futex: how often they have run so far.
+/// If every thread of the process sleeps in an untimed futex and no handler of a signal could end
+/// that: how often they have run so far.
 fn waiting_threads(id: i32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let caught = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))?;
+    if u64::from_str_radix(caught.trim(), 16).ok()? & !CANNOT_HELP != 0 {
+        return None;
+    }
     let mut switches = 0;
     let tasks = std::fs::read_dir(format!("/proc/{id}/task")).ok()?;
     for task in tasks {

@@ -78,6 +78,44 @@ pub fn sketch(trace: &Trace, witness: &Witness, finding: &Finding, sources: Sour
     }
 }
 
+/// What can be shown of a finding without a witness: a bug that happened in the recorded run.
+pub fn sketch_of_places(finding: &Finding, sources: Sources) -> Sketch {
+    let words = finding.kind.code().words;
+    let empty = |reordered| Panel {
+        caption: String::new(),
+        rows: Vec::new(),
+        edges: Vec::new(),
+        missing: None,
+        steps: 0,
+        reordered,
+    };
+    let operations = finding.places.iter().map(|place| Operation {
+        thread: place.thread.clone(),
+        what: format!("is at this {words}"),
+        file: place.file.clone(),
+        line: place.line,
+        function: place.function.clone(),
+        stack: Vec::new(),
+        locks_held: Vec::new(),
+        origin: String::new(),
+        snippet: snippet(sources(&place.file).as_deref(), place.line),
+    });
+    Sketch {
+        format: FORMAT,
+        id: finding.id.clone(),
+        kind: finding.kind,
+        status: finding.status,
+        title: format!("{words} in the recorded run itself"),
+        facts: facts(finding, &empty(true)),
+        why: "It happened while recording: no other schedule was needed.".into(),
+        lanes: Vec::new(),
+        other_threads: 0,
+        ran: empty(false),
+        can: empty(true),
+        operations: operations.collect(),
+    }
+}
+
 fn bug_events(bug: &Bug) -> Vec<EventIndex> {
     match bug {
         Bug::Race { first, second } => vec![*first, *second],
@@ -601,6 +639,9 @@ fn facts(finding: &Finding, can: &Panel) -> Vec<String> {
         (Some(Verdict::TimedOut), _) => "predicted; a replay ran out of time".into(),
         (None, _) => "predicted; not replayed".into(),
     }];
+    if can.rows.is_empty() {
+        return facts;
+    }
     let moved = can
         .rows
         .iter()

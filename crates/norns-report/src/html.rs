@@ -136,8 +136,10 @@ fn finding(html: &mut Markup, sketch: &Sketch) {
     html.raw("<div class=\"why\"><b>Why it can happen.</b> ");
     with_code(html, &sketch.why);
     html.raw("</div>\n<div class=\"panels\">");
-    panel(html, sketch, "What ran", &sketch.ran);
-    panel(html, sketch, "What can run", &sketch.can);
+    if !sketch.can.rows.is_empty() {
+        panel(html, sketch, "What ran", &sketch.ran);
+        panel(html, sketch, "What can run", &sketch.can);
+    }
     html.raw("</div>\n");
     if sketch.other_threads > 0 {
         html.raw("<p class=\"note\">").number(sketch.other_threads);

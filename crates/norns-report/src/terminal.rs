@@ -153,6 +153,9 @@ pub fn show(sketch: &Sketch, style: Style) -> String {
         format_args!("\n{}", wrap(&format!("why: {}", safe(&sketch.why)), WIDTH)),
     );
     for (title, panel) in [("what ran", &sketch.ran), ("what can run", &sketch.can)] {
+        if panel.rows.is_empty() {
+            continue;
+        }
         line(
             &mut out,
             format_args!(

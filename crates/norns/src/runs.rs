@@ -169,11 +169,19 @@ impl Run {
         self.load("findings.json")
     }
 
-    /// What is shown of a finding, with paths as the user typed them.
+    /// What is shown of a finding, with paths as the user typed them. A bug that happened while
+    /// recording has no schedule: then only its places.
     pub fn sketch(&self, finding: &Finding) -> Result<Sketch> {
-        let mut sketch: Sketch = self.load(&format!("{}.sketch.json", finding.id))?;
+        let folder = self.about()?.folder;
+        let name = format!("{}.sketch.json", finding.id);
+        if !self.path(&name).exists() {
+            return Ok(norns_report::sketch_of_places(finding, &|file| {
+                source(&folder, file)
+            }));
+        }
+        let mut sketch: Sketch = self.load(&name)?;
         sketch.id = finding.id.clone();
-        sketch.relative_to(&self.about()?.folder);
+        sketch.relative_to(&folder);
         Ok(sketch)
     }
 

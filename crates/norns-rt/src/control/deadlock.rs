@@ -8,6 +8,7 @@
 use super::monitor::State;
 use super::output::{Line, tell};
 use super::thread::{Activity, ControlThread};
+use crate::sys;
 use crate::wire::Code;
 use core::fmt::Write;
 
@@ -64,6 +65,34 @@ pub fn all_blocked(state: &State) -> bool {
             Activity::Ended | Activity::Blocked { timed: false, .. }
         )
     })
+}
+
+/// Whether a handler of the program could still run and end a wait: signals that a thread only
+/// sends to itself (a fault, an abort) do not count.
+pub fn a_signal_could_help() -> bool {
+    const RT_SIGACTION: usize = 13;
+    const OWN_FAULTS: [usize; 7] = [4, 5, 6, 7, 8, 11, 31];
+    (1..65)
+        // The C library keeps 32 and 33 for itself.
+        .filter(|signal| !OWN_FAULTS.contains(signal) && !(32..34).contains(signal))
+        .any(|signal| {
+            let mut action = [0_usize; 4];
+            // SAFETY: with no new action the call only fills the old one: handler, flags,
+            // restorer and a mask of 8 bytes.
+            let result = unsafe {
+                sys::call6(
+                    RT_SIGACTION,
+                    signal,
+                    0,
+                    action.as_mut_ptr() as usize,
+                    8,
+                    0,
+                    0,
+                )
+            };
+            // 0 is the default, 1 is ignored.
+            result == 0 && action[0] > 1
+        })
 }
 
 pub fn tell_cycle(state: &State, me: &ControlThread) {

@@ -583,7 +583,11 @@ impl Guard {
         if !deadlock::all_blocked(self) {
             return;
         }
-        // Nobody runs. A signal handler could still post: give it a while.
+        // Nobody runs; a timer or another process may still make a handler run.
+        if deadlock::a_signal_could_help() {
+            return;
+        }
+        // A post of another process is not seen before it is looked for: give it a while.
         let progress = self.progress;
         for _ in 0..5 {
             let seen = me.wake.load(Ordering::Relaxed);
