@@ -10,7 +10,7 @@ static int counter;
 static void *spins(void *argument) {
     for (;;) {
         pthread_mutex_lock(&mutex);
-        int now = ++counter; // records: T0.1 write
+        int now = ++counter; // records: T0.2 write
         pthread_mutex_unlock(&mutex);
         if (now > 10000 && argument)
             _exit(4);
