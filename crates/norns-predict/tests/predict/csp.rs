@@ -1,0 +1,99 @@
+//! The model as CSPM: the refinement checker gives the same verdict as the exact search.
+//!
+//! Where a thread may leave the trace, the CSPM model looks for no deadlock any more, so there
+//! only one direction holds (see `norns_model::cspm`).
+
+use norns_csp::check::Options as CspOptions;
+use norns_csp::script::{Answer, Script, no_includes};
+use norns_model::cspm::{Checks, cspm};
+use norns_model::location::LocationId;
+use norns_model::random_trace::{Random, Shape, random_trace};
+use norns_model::{Meaning, Model};
+use norns_predict::{Detail, Options, predict};
+
+#[test]
+fn the_refinement_checker_gives_the_same_verdicts() {
+    let (mut deadlocks, mut races) = (0, 0);
+    for seed in 0..400 {
+        let mut random = Random::new(seed ^ 0xc5b);
+        let shape = Shape {
+            threads: 2 + random.below(2),
+            events: 5 + random.below(10),
+            locks: 1 + random.below(2),
+            variables: 1 + random.below(2),
+            plain: seed % 3 == 0,
+        };
+        let trace = random_trace(seed, shape);
+        for meaning in [Meaning::Optimistic, Meaning::Faithful] {
+            let options = Options {
+                meaning,
+                detail: Detail::Pairs,
+                ..Options::usual(&trace)
+            };
+            let found = predict(&trace, &options);
+            let model = Model::new(&trace, meaning);
+            let (text, cells) = cspm(
+                &model,
+                Checks {
+                    deadlock: true,
+                    race: true,
+                },
+            );
+            let context = format!("seed {seed}, {meaning:?}");
+            let failed = failed_assertions(&text, &context);
+            let deadlock = !found.deadlocks.is_empty() || !found.stuck.is_empty();
+            // Once for every thread in the list of ends, and where a thread may leave.
+            let leaves = text.matches("leaves.").count() > trace.threads.len();
+            if failed[0] || !leaves {
+                assert_eq!(failed[0], deadlock, "{context}: deadlock");
+            }
+            deadlocks += usize::from(failed[0]);
+            // In the faithful meaning an access of several locations is several steps in CSPM.
+            let events = (0..trace.events.len()).map(norns_trace::EventIndex::from_index);
+            let whole = meaning == Meaning::Optimistic
+                || events
+                    .into_iter()
+                    .all(|event| model.locations.of_event(event).len() <= 1);
+            for (i, (location, block)) in cells.into_iter().enumerate() {
+                let touches = |event| {
+                    model
+                        .locations
+                        .of_event(event)
+                        .any(|l| LocationId(l) == location)
+                        && model.lifetimes.block(event) == block
+                };
+                let racy = found
+                    .racy_pairs
+                    .iter()
+                    .any(|&(a, b)| touches(a) && touches(b));
+                if whole || racy {
+                    assert_eq!(failed[i + 1], racy, "{context}: race on cell {i}");
+                }
+                races += usize::from(racy);
+            }
+        }
+    }
+    assert!(
+        deadlocks > 4 && races > 50,
+        "{deadlocks} deadlocks, {races} races: too few"
+    );
+}
+
+/// For every assertion whether it fails.
+fn failed_assertions(text: &str, context: &str) -> Vec<bool> {
+    let mut script = Script::load("model.csp", text, &mut no_includes)
+        .unwrap_or_else(|error| panic!("{context}: {error}\n{text}"));
+    (0..script.assertions.len())
+        .map(|i| {
+            let options = CspOptions {
+                threads: 1,
+                ..CspOptions::default()
+            };
+            match script.check(i, &options, &mut |_| {}) {
+                Ok((Answer::Holds, _)) => false,
+                Ok((Answer::Fails(_), _)) => true,
+                other => panic!("{context}, assertion {i}: {other:?}\n{text}"),
+            }
+        })
+        .collect()
+}
