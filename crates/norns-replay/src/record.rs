@@ -17,13 +17,15 @@ pub struct Recorded {
 }
 
 /// Runs the program once and leaves its trace at `trace`, its output at `output`, and its input,
-/// if it is not a terminal, at `input`; `program.input` is what later runs are to read.
+/// if it is not a terminal, at `input`; `program.input` is what later runs are to read. A seed asks
+/// for small random delays, for another recording than the natural one.
 pub fn record(
     program: &mut Program,
     trace: &Path,
     output: &Path,
     input: &Path,
     limits: Limits,
+    seed: Option<u64>,
 ) -> Result<Recorded, Error> {
     let words: Vec<String> = program
         .command
@@ -43,11 +45,13 @@ pub fn record(
     norns_trace::create_raw(trace, &info)?;
     let start = Instant::now();
     let keep_input = matches!(program.input, Input::File(_)).then(|| input.to_path_buf());
+    let mut variables = vec![("NORNS_TRACE", trace.as_os_str().to_owned())];
+    variables.extend(seed.map(|seed| ("NORNS_SEED", seed.to_string().into())));
     let run = Run {
         program,
         mode: Mode::Record,
         limits,
-        variables: vec![("NORNS_TRACE", trace.as_os_str().to_owned())],
+        variables,
         output: Output::File(output.to_path_buf()),
         keep_input: keep_input.clone(),
     };

@@ -74,8 +74,11 @@ impl Operation {
 
     #[inline(always)]
     pub fn before(&self) -> Turn {
-        if mode() == Mode::Record && self.releases() {
-            record::operation(self.code, self);
+        if mode() == Mode::Record {
+            record::noise::delay();
+            if self.releases() {
+                record::operation(self.code, self);
+            }
         } else if is_controlled() {
             control::operations::before(self);
         }

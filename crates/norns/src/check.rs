@@ -47,7 +47,7 @@ pub struct Arguments {
     /// Seconds for prediction and replays together
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     budget: u64,
-    /// For the random choices of recordings after the first and of last attempts
+    /// For the random delays in recordings after the first
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Seconds that one run of the program may take
@@ -192,7 +192,9 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
         };
         let trace = run.path(&name);
         let output = run.path("output.txt");
-        let recorded = record(program, &trace, &output, &run.path("input"), limits)?;
+        // The first recording is the natural one.
+        let seed = (number > 0).then(|| arguments.seed.wrapping_add(u64::from(number)));
+        let recorded = record(program, &trace, &output, &run.path("input"), limits, seed)?;
         if interesting && number == 0 {
             eprintln!("recorded: the program {}", recorded.ended.describe());
         }

@@ -7,6 +7,7 @@ pub mod early;
 pub mod file;
 pub mod filter;
 pub mod handles;
+pub mod noise;
 pub mod pending;
 pub mod statistics;
 pub mod stream;
@@ -50,6 +51,10 @@ pub unsafe fn begin(environment: *const *const c_char) {
             b"norns: no memory for the recorder; nothing is recorded\n",
         );
         return;
+    }
+    // SAFETY: the caller's word.
+    if let Some(seed) = unsafe { mode::variable(environment, b"NORNS_SEED") } {
+        noise::set_seed(seed);
     }
     mode::set(Mode::Record);
 }
