@@ -145,6 +145,11 @@ pub fn write(file: i32, bytes: &[u8]) -> isize {
     unsafe { call(WRITE, file as usize, bytes.as_ptr() as usize, bytes.len()) }
 }
 
+/// The mask of a thread that blocks every signal: KILL and STOP are never in it.
+pub const ALL_SIGNALS: u64 = !(1 << 8 | 1 << 18);
+/// 32 and 33, which the C library keeps for itself and takes out of masks.
+pub const C_LIBRARY_SIGNALS: u64 = 1 << 31 | 1 << 32;
+
 /// Blocks every signal of this thread; returns the mask from before.
 pub fn block_signals() -> u64 {
     let all = u64::MAX;

@@ -103,6 +103,8 @@ pub struct Thread {
     pub defined: [u16; 256],
     pub defined_count: usize,
 
+    /// The signals that its creator blocked, and it shall block when it is attached.
+    pub signal_mask: u64,
     /// The state of `record::noise`; 0 before its first draw.
     pub noise: u64,
     /// From 0, in order of creation.

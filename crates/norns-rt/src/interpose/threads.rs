@@ -14,7 +14,7 @@ use crate::record::{self, handles};
 use crate::thread::{self, Thread};
 pub use crate::thread::{Routine, Start};
 use crate::wire::Code;
-use crate::{attach, interpose, real};
+use crate::{attach, interpose, real, sys};
 
 const EBUSY: c_int = 16;
 const ETIMEDOUT: c_int = 110;
@@ -75,7 +75,12 @@ pub unsafe fn begin(block: *mut c_void) -> (Start, *mut c_void) {
     // SAFETY: the caller's word.
     let thread = unsafe { &mut *block.cast::<Thread>() };
     let what = (thread.start, thread.argument);
+    let inherited = thread.signal_mask;
+    let mask = sys::block_signals();
     attach::begin_thread(thread);
+    // Nothing but `create` blocks all signals; a thread whose attributes have a mask keeps that.
+    let blocked_by_us = mask | sys::C_LIBRARY_SIGNALS == sys::ALL_SIGNALS;
+    sys::restore_signals(if blocked_by_us { inherited } else { mask });
     what
 }
 
@@ -130,8 +135,13 @@ pub unsafe fn create(
     }
     let operation = Operation::new(Code::Fork, 0, number as usize, pc);
     operation.before();
+    // A handler that ran in the new thread before it is attached would make it a thread that we do
+    // not know, so it begins with all signals blocked.
+    child.signal_mask = sys::block_signals();
+    let mask = child.signal_mask;
     // From here on the block is the new thread's.
     let result = with_block(block.cast());
+    sys::restore_signals(mask);
     if result != 0 && is_controlled() {
         control::threads::not_created(number);
     }
