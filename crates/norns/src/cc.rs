@@ -80,7 +80,6 @@ pub fn run(language: Language, words: Vec<OsString>) -> anyhow::Result<ExitCode>
 
 /// The command that runs the compiler with Norns's additions, for a caller that wants to see its
 /// output rather than become it.
-#[allow(dead_code)] // Used by the subcommands that compile on their own.
 pub fn command(language: Language, words: Vec<OsString>) -> anyhow::Result<Command> {
     let compiler = find_compiler(language)?;
     let words = wrap(&compiler, words)?;
