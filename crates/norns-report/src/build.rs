@@ -32,7 +32,7 @@ pub type Sources<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Panics when the witness is not of this trace.
 pub fn sketch(trace: &Trace, witness: &Witness, finding: &Finding, sources: Sources) -> Sketch {
-    let bug = bug_events(&witness.bug);
+    let bug = bug_events(trace, &witness.bug);
     let lanes = choose_lanes(trace, &bug);
     let mut histories: Vec<Vec<EventIndex>> = vec![Vec::new(); lanes.len()];
     for (index, event) in trace.events.iter().enumerate() {
@@ -116,11 +116,32 @@ pub fn sketch_of_places(finding: &Finding, sources: Sources) -> Sketch {
     }
 }
 
-fn bug_events(bug: &Bug) -> Vec<EventIndex> {
-    match bug {
+/// The events of a bug in the order in which they are shown: what only reads last, then by
+/// place, so that a finding reads the same whichever of its threads came first when it was
+/// recorded.
+pub fn bug_events(trace: &Trace, bug: &Bug) -> Vec<EventIndex> {
+    let key = |event: &EventIndex| {
+        let event = &trace.events[event.index()];
+        let frame = trace.place(event.place).frames.first();
+        let at = frame.map(|frame| (frame.file.clone(), frame.line, frame.function.clone()));
+        let reads = matches!(event.op, Op::Read(_));
+        (reads, at, trace.thread(event.thread).name.clone())
+    };
+    let mut events = match bug {
         Bug::Race { first, second } => vec![*first, *second],
         Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
+    };
+    match bug {
+        Bug::LockDeadlock { .. } => begin_with_smallest(&mut events, key),
+        _ => events.sort_by_key(key),
     }
+    events
+}
+
+/// Turns a cycle, which has no beginning of its own.
+pub(crate) fn begin_with_smallest<T, K: Ord>(cycle: &mut [T], key: impl Fn(&T) -> K) {
+    let smallest = (0..cycle.len()).min_by_key(|&i| key(&cycle[i]));
+    cycle.rotate_left(smallest.unwrap_or(0));
 }
 
 /// The threads of the bug, then the threads that created them, in the order of their ids.

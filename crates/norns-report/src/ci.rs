@@ -1,15 +1,15 @@
 //! Findings as CI systems read them: JUnit test reports and GitHub annotations.
 
 use crate::escape::Markup;
-use crate::finding::{Finding, Findings, Status};
+use crate::finding::{Finding, Findings};
 
-/// One test case per finding, failed when it is confirmed, skipped when it is only predicted; one
+/// One test case per finding, failed when it is confirmed and new, else skipped; one
 /// passed case when nothing was found, since an empty suite looks like a run that did not happen.
 pub fn junit(findings: &Findings, program: &str) -> String {
     let failures = findings
         .findings
         .iter()
-        .filter(|f| f.status == Status::Confirmed)
+        .filter(|finding| finding.fails())
         .count();
     let all = findings.findings.len();
     let mut xml = Markup::default();
@@ -31,12 +31,16 @@ pub fn junit(findings: &Findings, program: &str) -> String {
             .text(program)
             .raw("\" name=\"");
         xml.text(&headline(finding)).raw("\">");
-        if finding.status == Status::Confirmed {
+        if finding.fails() {
             xml.raw("<failure message=\"")
                 .text(&headline(finding))
                 .raw("\"/>");
         } else {
-            xml.raw("<skipped message=\"predicted, not confirmed\"/>");
+            let why = match finding.known {
+                true => "in the baseline",
+                false => "predicted, not confirmed",
+            };
+            xml.raw("<skipped message=\"").text(why).raw("\"/>");
         }
         xml.raw("</testcase>\n");
     }
@@ -44,15 +48,11 @@ pub fn junit(findings: &Findings, program: &str) -> String {
     xml.finish()
 }
 
-/// `::error file=…,line=…::…` for confirmed findings, `::warning` for the others.
+/// `::error file=…,line=…::…` for findings that fail the build, `::warning` for the others.
 pub fn github(findings: &Findings) -> String {
     let mut out = String::new();
     for finding in &findings.findings {
-        let level = if finding.status == Status::Confirmed {
-            "error"
-        } else {
-            "warning"
-        };
+        let level = if finding.fails() { "error" } else { "warning" };
         let place = finding.places.first();
         let file = place.map(|place| property(&place.file)).unwrap_or_default();
         let line = place.map_or(0, |place| place.line);

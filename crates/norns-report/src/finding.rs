@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::build::begin_with_smallest;
+
 /// The version of the JSON form.
 pub const FORMAT: u32 = 1;
 
@@ -28,6 +30,30 @@ pub struct Finding {
     pub places: Vec<Place>,
     pub witness: Option<Vec<WitnessStep>>,
     pub verdict: Option<Verdict>,
+    /// Whether the baseline has it, so that it does not fail a build.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub known: bool,
+}
+
+impl Finding {
+    /// Puts the places in the order that `bug_events` gives them.
+    pub fn arrange(&mut self) {
+        let key = |place: &Place| {
+            let at =
+                (place.line > 0).then(|| (place.file.clone(), place.line, place.function.clone()));
+            let reads = place.access == AccessKind::Read;
+            (reads, at, place.thread.clone())
+        };
+        match self.kind {
+            Kind::Deadlock => begin_with_smallest(&mut self.places, key),
+            _ => self.places.sort_by_key(key),
+        }
+    }
+
+    /// Whether it makes `norns check` fail.
+    pub fn fails(&self) -> bool {
+        self.status == Status::Confirmed && !self.known
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -74,6 +100,26 @@ pub enum AccessKind {
     AtomicRead,
     AtomicWrite,
     Event,
+}
+
+impl AccessKind {
+    pub fn words(self) -> &'static str {
+        match self {
+            AccessKind::Read => "read",
+            AccessKind::Write => "write",
+            AccessKind::Free => "free",
+            AccessKind::Lock => "lock",
+            AccessKind::ReadLock => "read lock",
+            AccessKind::Wait => "wait",
+            AccessKind::SemWait => "semaphore",
+            AccessKind::Barrier => "barrier",
+            AccessKind::Join => "join",
+            AccessKind::Once => "once",
+            AccessKind::AtomicRead => "atomic read",
+            AccessKind::AtomicWrite => "atomic write",
+            AccessKind::Event => "event",
+        }
+    }
 }
 
 /// One step of a witness, in schedule order.

@@ -105,6 +105,7 @@ mod tests {
             places: vec![place(line, AccessKind::Write)],
             witness: None,
             verdict: None,
+            known: false,
         };
         let mut findings = vec![finding(1), finding(2), finding(3)];
         name_findings(&mut findings, &|_| Some("x = 1;\nx = 1;\ny = 2;".into()));

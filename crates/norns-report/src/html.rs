@@ -141,9 +141,8 @@ fn finding(html: &mut Markup, sketch: &Sketch) {
         panel(html, sketch, "What can run", &sketch.can);
     }
     html.raw("</div>\n");
-    if sketch.other_threads > 0 {
-        html.raw("<p class=\"note\">").number(sketch.other_threads);
-        html.raw(" other threads have no part in this.</p>\n");
+    if let Some(others) = sketch.others() {
+        html.raw("<p class=\"note\">").text(&others).raw(".</p>\n");
     }
     html.raw("<div class=\"src\">");
     for (number, operation) in (1..).zip(&sketch.operations) {

@@ -139,6 +139,15 @@ pub struct SourceLine {
 }
 
 impl Sketch {
+    /// A sentence on the threads without a lane, if there are some.
+    pub fn others(&self) -> Option<String> {
+        match self.other_threads {
+            0 => None,
+            1 => Some("1 other thread has no part in this".into()),
+            others => Some(format!("{others} other threads have no part in this")),
+        }
+    }
+
     /// Writes the paths of files below `folder` relative to it.
     pub fn relative_to(&mut self, folder: &Path) {
         for operation in &mut self.operations {

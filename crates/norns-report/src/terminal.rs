@@ -56,12 +56,22 @@ pub fn list(findings: &Findings, style: Style) -> String {
             Status::Predicted => style.paint(Role::Warn, "predicted"),
             Status::OrderedBySpinLoop => style.paint(Role::Dim, "ordered-by-spin-loop"),
         };
-        let places: Vec<String> = finding.places.iter().map(place).collect();
+        let twins = sorted.iter().filter(|other| looks_like(other, finding));
+        let ambiguous = twins.count() > 1;
+        let places: Vec<String> = finding
+            .places
+            .iter()
+            .map(|at| match ambiguous {
+                true => format!("{} ({})", place(at), at.access.words()),
+                false => place(at),
+            })
+            .collect();
         let code = finding.kind.code();
+        let known = if finding.known { "  (known)" } else { "" };
         line(
             &mut out,
             format_args!(
-                "{} {status}  {:<15}  {}  {}",
+                "{} {status}  {:<15}  {}  {}{known}",
                 code.code,
                 code.words,
                 places.join(" ↔ "),
@@ -74,10 +84,28 @@ pub fn list(findings: &Findings, style: Style) -> String {
     }
     out.push_str(&summary(findings));
     out.push('\n');
-    if let Some(first) = sorted.first() {
-        line(&mut out, format_args!("next: norns show {}", first.id));
-    }
     out
+}
+
+/// The command that shows more, where the findings were kept.
+pub fn next(findings: &Findings) -> String {
+    let first = findings
+        .findings
+        .iter()
+        .min_by_key(|finding| finding.status);
+    first.map_or(String::new(), |first| {
+        format!("next: norns show {}\n", first.id)
+    })
+}
+
+/// Whether two findings have the same line in a list that does not say what their places do.
+fn looks_like(one: &Finding, other: &Finding) -> bool {
+    let places = |finding: &Finding| {
+        let mut places: Vec<String> = finding.places.iter().map(place).collect();
+        places.sort();
+        places
+    };
+    one.kind == other.kind && places(one) == places(other)
 }
 
 /// `2 findings (1 confirmed, 1 predicted), 0 undecided`.
@@ -103,6 +131,12 @@ pub fn summary(findings: &Findings) -> String {
             0 => text.push(')'),
             spins => write!(text, ", {spins} ordered by a spin loop)")
                 .expect("writing to a string cannot fail"),
+        }
+    }
+    match findings.findings.iter().filter(|f| f.known).count() {
+        0 => {}
+        known => {
+            write!(text, ", {known} known").expect("writing to a string cannot fail");
         }
     }
     write!(text, ", {} undecided", findings.undecided).expect("writing to a string cannot fail");
@@ -173,12 +207,9 @@ pub fn show(sketch: &Sketch, style: Style) -> String {
             show_list(&mut out, sketch, panel, style);
         }
     }
-    if sketch.other_threads > 0 {
-        let dim = format!(
-            "{} other threads have no part in this",
-            sketch.other_threads
-        );
-        line(&mut out, format_args!("  {}", style.paint(Role::Dim, &dim)));
+    if let Some(others) = sketch.others() {
+        let dim = style.paint(Role::Dim, &others);
+        line(&mut out, format_args!("  {dim}"));
     }
     line(
         &mut out,

@@ -1,5 +1,11 @@
 //! Every view of two findings on hand-made traces: a lost update and an inverted lock order.
 
+#[path = "browser/mod.rs"]
+mod browser;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use norns_model::{Bug, Witness};
 use norns_report::{AccessKind, Finding, Findings, Kind, Place, Sketch, Status, Verdict};
 use norns_trace::trace::{Object, Symbol, Thread};
@@ -119,6 +125,7 @@ fn lost_update() -> (Finding, Sketch) {
         verdict: Some(Verdict::Confirmed(
             "both threads stopped with the accesses next".into(),
         )),
+        known: false,
     };
     let witness = Witness {
         schedule: [0, 1, 2, 3, 6].map(EventIndex).to_vec(),
@@ -157,6 +164,7 @@ fn inverted_locks() -> (Finding, Sketch) {
         ],
         witness: None,
         verdict: None,
+        known: false,
     };
     let witness = Witness {
         schedule: [0, 1, 2, 3, 7, 8].map(EventIndex).to_vec(),
@@ -195,14 +203,28 @@ fn a_deadlock_in_the_terminal() {
 
 #[test]
 fn the_list_has_a_line_a_finding_and_a_summary() {
-    use norns_report::terminal::{Style, list};
+    use norns_report::terminal::{Style, list, next};
     let findings = Findings {
         format: 1,
-        findings: vec![inverted_locks().0, lost_update().0],
+        findings: vec![
+            inverted_locks().0,
+            lost_update().0,
+            // The same lines once more: what is written twice.
+            Finding {
+                id: "77aa".into(),
+                places: vec![
+                    place(7, "T0.1", AccessKind::Write),
+                    place(6, "T0.2", AccessKind::AtomicRead),
+                ],
+                known: true,
+                ..lost_update().0
+            },
+        ],
         undecided: 2,
         not_analysed: vec!["3 files were not compiled by norns-cc".into()],
     };
-    check("list.txt", &list(&findings, Style::Plain));
+    let list = list(&findings, Style::Plain) + &next(&findings);
+    check("list.txt", &list);
     check("junit.xml", &norns_report::ci::junit(&findings, "bank"));
     check("github.txt", &norns_report::ci::github(&findings));
 }
@@ -256,6 +278,71 @@ fn both_findings_as_a_page() {
         "report.html",
         &norns_report::html::page(&[lost_update().1, inverted_locks().1]),
     );
+}
+
+#[test]
+fn the_page_is_right_in_a_browser() {
+    let page = norns_report::html::page(&[lost_update().1, inverted_locks().1]);
+    let Some(problems) = browser::problems("right", &page) else {
+        eprintln!("not tested: chromium is not installed");
+        return;
+    };
+    assert_eq!(problems, Vec::<String>::new());
+    // The probe can see what it looks for.
+    let faint = page.replace("--dim:#5d6673", "--dim:#a0a0a0");
+    let crossing = faint.replace("V90 H273", "V105 H350");
+    let wide = crossing.replace("<article ", "<article style=\"width:2000px\" ");
+    let foreign = wide.replace("</body>", "<script>alert(1)</script></body>");
+    assert_ne!(wide, crossing);
+    let problems = browser::problems("wrong", &foreign).unwrap().join("\n");
+    for sign in [
+        "contrast 2.6",
+        "an arrow crosses",
+        "pixels wide",
+        "Content Security Policy",
+    ] {
+        assert!(problems.contains(sign), "{sign} is not in\n{problems}");
+    }
+}
+
+#[test]
+fn sarif_follows_its_schema() {
+    use norns_report::sarif::{Entry, log};
+    let (race, deadlock) = (lost_update().1, inverted_locks().1);
+    let entry = |sketch, known| Entry {
+        sketch,
+        fingerprint: "00ff",
+        known,
+    };
+    let mut log = log(&[entry(&race, false), entry(&deadlock, true)], "0.0.0");
+    let schema = fs::read_to_string(sarif_schema()).unwrap();
+    let mut compiler = boon::Compiler::new();
+    compiler
+        .add_resource("sarif.json", serde_json::from_str(&schema).unwrap())
+        .unwrap();
+    let mut schemas = boon::Schemas::new();
+    let schema = compiler.compile("sarif.json", &mut schemas).unwrap();
+    schemas.validate(&log, schema).unwrap();
+    log["runs"][0]["results"][0]["codeFlow"] = "nonsense".into();
+    assert!(schemas.validate(&log, schema).is_err());
+}
+
+/// The published schema of SARIF 2.1.0, as the crate serde-sarif brings it.
+fn sarif_schema() -> PathBuf {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--locked"])
+        .arg("--filter-platform=x86_64-unknown-linux-gnu")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let sarif = packages
+        .iter()
+        .find(|package| package["name"] == "serde-sarif")
+        .expect("serde-sarif is a dependency of this test");
+    let manifest = Path::new(sarif["manifest_path"].as_str().unwrap());
+    manifest.with_file_name("src/schema.json")
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use norns_report::fingerprint::fingerprint;
 use norns_report::suppression::{Baseline, Known};
-use norns_report::{Finding, Findings, Status};
+use norns_report::{Finding, Findings};
 
 use crate::runs::{self, Run};
 
@@ -59,21 +59,19 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// How many findings are confirmed and count.
-    pub fn count(&self, findings: &Findings, folder: &Path) -> Result<usize> {
-        let baseline = self
-            .baseline
-            .as_deref()
-            .map(read)
-            .transpose()?
-            .unwrap_or_default();
+    /// What is known: nothing without the option.
+    pub fn read(&self) -> Result<Baseline> {
+        let baseline = self.baseline.as_deref().map(read).transpose()?;
+        Ok(baseline.unwrap_or_default())
+    }
+
+    /// How many findings make `check` fail.
+    pub fn count(&self, findings: &Findings, folder: &Path) -> usize {
         let counts = |finding: &&Finding| {
-            let fingerprint = print_of(finding, folder);
-            finding.status == Status::Confirmed
-                && !baseline.knows(&fingerprint)
-                && self.only.as_ref().is_none_or(|only| *only == fingerprint)
+            let only = self.only.as_ref();
+            finding.fails() && only.is_none_or(|only| *only == print_of(finding, folder))
         };
-        Ok(findings.findings.iter().filter(counts).count())
+        findings.findings.iter().filter(counts).count()
     }
 }
 

@@ -20,7 +20,8 @@ use norns_replay::{Ended, Limits, Program, Recorded, record};
 use norns_report::{Finding, Findings, Kind, Status, Verdict, fingerprint, suppression, terminal};
 use norns_trace::Trace;
 
-use crate::baseline::Counting;
+use crate::baseline::{self, Counting};
+use crate::progress::Stage;
 use crate::runs::{self, About, Run};
 use crate::{exit, runtime_library, show};
 use confirm::Confirmation;
@@ -120,15 +121,23 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let sources: Vec<PathBuf> = sources.collect::<Result<_, _>>()?;
     let run = Run::create(&About::now(words.collect(), sources)?)?;
     let mut program = program(&arguments, &run)?;
-    let findings = check(&arguments, &run, &mut program)?;
+    let baseline = arguments.counting.read()?;
+    let mut findings = check(&arguments, &run, &mut program)?;
+    let folder = run.about()?.folder;
+    for finding in &mut findings.findings {
+        finding.known = baseline.knows(&baseline::print_of(finding, &folder));
+    }
     saved::save(&run, &program)?;
     run.save("findings.json", &findings)?;
     match arguments.format {
         Format::Json => println!("{}", serde_json::to_string_pretty(&findings)?),
         Format::Github => print!("{}", norns_report::ci::github(&findings)),
-        Format::Text => print!("{}", terminal::list(&findings, show::style())),
+        Format::Text => {
+            print!("{}", terminal::list(&findings, show::style()));
+            print!("{}", terminal::next(&findings));
+        }
     }
-    let failing = arguments.counting.count(&findings, &run.about()?.folder)?;
+    let failing = arguments.counting.count(&findings, &folder);
     Ok(if failing > 0 {
         ExitCode::from(exit::FOUND)
     } else {
@@ -151,6 +160,7 @@ fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
         command
     } else {
         let file = run.path("program");
+        let _stage = Stage::begin("compiling");
         build::build(&arguments.sources, &arguments.flags, &file)?;
         let mut command = vec![file.into_os_string()];
         command.extend(arguments.command.iter().cloned());
@@ -194,7 +204,12 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
         let output = run.path("output.txt");
         // The first recording is the natural one.
         let seed = (number > 0).then(|| arguments.seed.wrapping_add(u64::from(number)));
+        let stage = Stage::begin(&match arguments.runs {
+            0 | 1 => "recording".into(),
+            runs => format!("recording {} of {runs}", number + 1),
+        });
         let recorded = record(program, &trace, &output, &run.path("input"), limits, seed)?;
+        drop(stage);
         if interesting && number == 0 {
             eprintln!("recorded: the program {}", recorded.ended.describe());
         }
@@ -244,7 +259,9 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
         deadline,
     } = recording;
     let trace = &recorded.recording.trace;
+    let stage = Stage::begin(&format!("predicting from {} events", trace.events.len()));
     let prediction = predict(arguments, trace);
+    drop(stage);
     all.undecided += prediction.undecided;
     all.not_analysed.extend(prediction.not_analysed);
     let folder = run.path("replays");
@@ -254,13 +271,22 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
     if prediction.witnesses.is_empty() && !hung {
         return Ok(());
     }
+    let stage = Stage::begin("replaying the recording");
     if let Some(finding) = confirmation.replay_recording(&mut all.not_analysed)?
         && arguments.wants(finding.kind)
     {
         describe::add(all, finding);
     }
     let mut refuted_count = 0;
-    for witness in &prediction.witnesses {
+    for (number, witness) in (1..).zip(&prediction.witnesses) {
+        stage.now(|| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            format!(
+                "replaying witness {number} of {}, at most {} s more",
+                prediction.witnesses.len(),
+                left.as_secs()
+            )
+        });
         let mut finding = describe::finding(trace, witness);
         if !arguments.wants(finding.kind) || describe::is_known(all, &finding) {
             continue;

@@ -1,9 +1,8 @@
 //! `norns csp`: checks the assertions of CSPM scripts.
 
-use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Subcommand, ValueEnum};
@@ -13,6 +12,7 @@ use norns_csp::{Budget, Progress};
 use serde_json::json;
 
 use crate::exit;
+use crate::progress::Stage;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -161,9 +161,20 @@ impl Check {
             if !self.line.is_empty() && !self.line.contains(&assertion.line) {
                 continue;
             }
-            let mut progress = progress_line();
+            let stage = Stage::begin(&format!("checking line {}", assertion.line));
+            let mut progress = |progress: &Progress| {
+                stage.now(|| {
+                    format!(
+                        "checking line {}: {} states, depth {}, {} MB",
+                        assertion.line,
+                        progress.states,
+                        progress.depth,
+                        progress.bytes >> 20
+                    )
+                });
+            };
             let answer = script.check(index, &options, &mut progress);
-            clear_progress();
+            drop(stage);
             let mut entry = json!({ "line": assertion.line, "text": assertion.text });
             let events = &script.processes.events;
             match answer {
@@ -249,29 +260,5 @@ impl Check {
             (_, _, true) => exit::UNDECIDED,
             _ => 0,
         }))
-    }
-}
-
-/// Shows how far a long search is, on a terminal only, about once a second.
-fn progress_line() -> impl FnMut(&Progress) + Send {
-    let shown = std::io::stderr().is_terminal();
-    let mut last = Instant::now();
-    move |progress: &Progress| {
-        if shown && last.elapsed() > Duration::from_secs(1) {
-            last = Instant::now();
-            let _ = write!(
-                std::io::stderr(),
-                "\r\x1b[K{} states, depth {}, {} MB",
-                progress.states,
-                progress.depth,
-                progress.bytes >> 20
-            );
-        }
-    }
-}
-
-fn clear_progress() {
-    if std::io::stderr().is_terminal() {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
     }
 }

@@ -65,7 +65,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let script = format!(
         "#!/bin/sh\n# Fails while this bug is there: {}.\n# Made by norns export-test.\ncd {} && exec norns check {}\n",
         baseline::what(&finding).replace('\n', " "),
-        quoted(&about.folder.display().to_string()),
+        way_back(folder, &about.folder)?,
         words.join(" ")
     );
     write(&test, &script)?;
@@ -77,6 +77,20 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         test.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The folder of the run as seen from the test, as a word for the shell. A test that is kept
+/// inside that folder finds it wherever the whole is moved to.
+fn way_back(from: &Path, to: &Path) -> Result<String> {
+    let from = fs::canonicalize(from).with_context(|| format!("cannot find {}", from.display()))?;
+    let to = fs::canonicalize(to).with_context(|| format!("cannot find {}", to.display()))?;
+    Ok(match from.strip_prefix(&to) {
+        Ok(inside) => {
+            let up = inside.components().map(|_| "/..").collect::<String>();
+            format!("\"$(dirname \"$0\"){up}\"")
+        }
+        Err(_) => quoted(&to.display().to_string()),
+    })
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

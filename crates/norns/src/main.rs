@@ -8,6 +8,7 @@ mod baseline;
 mod cc;
 mod check;
 mod completions;
+mod config;
 mod csp;
 mod detect;
 mod doctor;
@@ -17,6 +18,7 @@ mod export_test;
 mod model;
 mod order;
 mod predict;
+mod progress;
 mod record;
 mod replay;
 mod report;
@@ -27,7 +29,7 @@ mod trace;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(
@@ -53,6 +55,8 @@ enum Command {
     Check(check::Arguments),
     /// Write completions for a shell, or the manual pages
     Completions(completions::Arguments),
+    /// Show the options of every command, with what norns.toml sets
+    Config(config::Arguments),
     /// Check the assertions of a CSPM script, or print or type-check it
     Csp(csp::Arguments),
     /// Run a program once under the race detector
@@ -86,12 +90,13 @@ enum Command {
 fn main() -> ExitCode {
     let result = match cc::called_as_compiler() {
         Some((language, words)) => cc::run(language, words),
-        None => match Arguments::parse().command {
+        None => arguments().and_then(|arguments| match arguments.command {
             Command::Baseline(arguments) => baseline::run(arguments),
             Command::Cc(arguments) => cc::run(cc::Language::C, arguments.words),
             Command::Cxx(arguments) => cc::run(cc::Language::Cxx, arguments.words),
             Command::Check(arguments) => check::run(arguments),
             Command::Completions(arguments) => completions::run(arguments),
+            Command::Config(arguments) => config::run(arguments),
             Command::Csp(arguments) => csp::run(arguments),
             Command::Detect(arguments) => detect::run(arguments),
             Command::Doctor(arguments) => doctor::run(arguments),
@@ -106,10 +111,16 @@ fn main() -> ExitCode {
             Command::Runs(arguments) => runs::run(arguments),
             Command::Show(arguments) => show::run(arguments),
             Command::Trace(arguments) => trace::run(arguments),
-        },
+        }),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::from(exit::CANNOT)
     })
+}
+
+/// The command line; bad usage ends here.
+fn arguments() -> anyhow::Result<Arguments> {
+    let matches = config::apply(Arguments::command())?.get_matches();
+    Ok(Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }

@@ -14,10 +14,13 @@ use norns_model::{Bug, Meaning, Witness};
 use norns_predict::stage::{Counts, Reductions};
 use norns_predict::{Detail, Engine, Options, Prediction, predict, usual_meaning};
 use norns_report::{
-    AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep, fingerprint, terminal,
+    AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep, bug_events, fingerprint,
+    terminal,
 };
 use norns_trace::{AtomicKind, EventIndex, Op, Trace};
 use serde::Serialize;
+
+use crate::progress::Stage;
 
 /// Longer witnesses are cut at the front in the JSON form.
 const LONGEST_WITNESS: usize = 2_000;
@@ -156,7 +159,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             "the trace does not order its accesses, so what its reads saw is a guess".to_string(),
         );
     }
+    let stage = Stage::begin(&format!("predicting from {} events", trace.events.len()));
     let prediction = predict(&trace, &options);
+    drop(stage);
     not_analysed.extend(prediction.not_analysed.iter().cloned());
     let refused = prediction.race_counts.refused + prediction.deadlock_counts.refused;
     if refused > 0 {
@@ -168,7 +173,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         trace: &trace,
         text: is_text(&arguments.file),
     };
-    let findings = describer.findings(&prediction, &kinds, not_analysed);
+    let mut findings = describer.findings(&prediction, &kinds, not_analysed);
+    if let Ok(folder) = std::env::current_dir() {
+        findings.relative_to(&folder);
+    }
     let predicted = !findings.findings.is_empty();
     let output = describer.output(&arguments, &options, &prediction, findings);
     print(&arguments, &prediction, &output)?;
@@ -239,7 +247,7 @@ impl Describer<'_> {
         let mut findings = Vec::new();
         for witness in witnesses.chain(&prediction.stuck) {
             let finding = self.finding(witness);
-            let mut places: Vec<_> = events_of(witness)
+            let mut places: Vec<_> = bug_events(self.trace, &witness.bug)
                 .iter()
                 .map(|&event| self.source_place(event))
                 .collect();
@@ -263,12 +271,13 @@ impl Describer<'_> {
             id: String::new(),
             kind: self.kind(witness),
             status: Status::Predicted,
-            places: events_of(witness)
+            places: bug_events(self.trace, &witness.bug)
                 .iter()
                 .map(|&event| self.place(event))
                 .collect(),
             witness: Some(self.steps(&witness.schedule)),
             verdict: None,
+            known: false,
         }
     }
 
@@ -446,13 +455,6 @@ impl Describer<'_> {
                 pairs.map(|(first, second)| [first.0, second.0]).collect()
             }),
         }
-    }
-}
-
-fn events_of(witness: &Witness) -> Vec<EventIndex> {
-    match &witness.bug {
-        Bug::Race { first, second } => vec![*first, *second],
-        Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
     }
 }
 

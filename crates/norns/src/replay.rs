@@ -16,6 +16,7 @@ use norns_report::{Finding, Kind};
 
 use crate::check::describe::SavedWitness;
 use crate::check::saved;
+use crate::progress::Stage;
 use crate::runs::Run;
 use crate::{exit, runtime_library};
 
@@ -85,7 +86,9 @@ fn count(
 ) -> Result<ExitCode> {
     let mut shown = 0;
     let mut other = None;
-    for _ in 0..arguments.times {
+    let stage = Stage::begin("replaying");
+    for number in 0..arguments.times {
+        stage.now(|| format!("replaying {} of {}", number + 1, arguments.times));
         let outcome = match witness {
             Some(witness) if hunted => replayer.hunt(witness, "again")?.outcome,
             Some(witness) => replayer.replay(witness, "again", accesses)?.outcome,
@@ -104,6 +107,7 @@ fn count(
             outcome => other = Some(outcome),
         }
     }
+    drop(stage);
     if let Some(other) = other {
         println!("{}: {}", finding.id, describe(&other));
     }
@@ -127,6 +131,27 @@ fn describe(outcome: &Outcome) -> String {
         Outcome::TimedOut => "the program did not end in time".into(),
     }
 }
+
+/// For gdb: stacks without the runtime's frames (`backtrace -no-filters` shows them).
+const OWN_FRAMES_ONLY: &str = "\
+import gdb
+
+class WithoutNorns:
+    name = 'without-norns'
+    priority = 100
+    enabled = True
+
+    def __init__(self):
+        gdb.frame_filters[self.name] = self
+
+    def filter(self, frames):
+        for frame in frames:
+            library = gdb.solib_name(frame.inferior_frame().pc()) or ''
+            if 'libnorns_rt' not in library:
+                yield frame
+
+WithoutNorns()
+";
 
 /// Becomes gdb, which runs the program up to the bug and prints where the threads are.
 fn debug(run: &Run, finding: &Finding, program: &Program, schedule: &str) -> Result<ExitCode> {
@@ -162,6 +187,10 @@ fn debug(run: &Run, finding: &Finding, program: &Program, schedule: &str) -> Res
         }
         _ => say("run".into()),
     }
+    let filter = run.path("replays").join("gdb.py");
+    fs::write(&filter, OWN_FRAMES_ONLY)
+        .with_context(|| format!("cannot write {}", filter.display()))?;
+    say(format!("source {}", filter.display()));
     say("thread apply all backtrace".into());
     say(format!("echo norns: {moment}\\n"));
     let error = command

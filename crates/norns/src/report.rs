@@ -112,10 +112,11 @@ fn render(run: &Run, findings: &Findings, format: Format) -> Result<String> {
             let entries: Vec<Entry> = sketches
                 .iter()
                 .zip(&prints)
-                .map(|(sketch, fingerprint)| Entry {
+                .zip(&findings.findings)
+                .map(|((sketch, fingerprint), finding)| Entry {
                     sketch,
                     fingerprint,
-                    known: false,
+                    known: finding.known,
                 })
                 .collect();
             let log = sarif::log(&entries, env!("CARGO_PKG_VERSION"));

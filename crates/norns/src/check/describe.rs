@@ -69,11 +69,12 @@ impl SavedWitness {
 
 /// The finding that a witness predicts.
 pub fn finding(trace: &Trace, witness: &Witness) -> Finding {
-    let (kind, events) = match &witness.bug {
-        Bug::Race { first, second } => (race_kind(trace, *first, *second), vec![*first, *second]),
-        Bug::LockDeadlock { blocked } => (Kind::Deadlock, blocked.clone()),
-        Bug::Stuck { blocked } => (Kind::Stuck, blocked.clone()),
+    let kind = match &witness.bug {
+        Bug::Race { first, second } => race_kind(trace, *first, *second),
+        Bug::LockDeadlock { .. } => Kind::Deadlock,
+        Bug::Stuck { .. } => Kind::Stuck,
     };
+    let events = norns_report::bug_events(trace, &witness.bug);
     let steps = witness.schedule.iter().filter(|index| {
         let op = trace.events[index.index()].op;
         !matches!(op, Op::Enter | Op::Leave | Op::Read(_) | Op::Write(_))
@@ -85,6 +86,7 @@ pub fn finding(trace: &Trace, witness: &Witness) -> Finding {
         places: events.iter().map(|&event| place(trace, event)).collect(),
         witness: Some(steps.map(|&index| step(trace, index)).collect()),
         verdict: None,
+        known: false,
     }
 }
 
@@ -156,18 +158,11 @@ pub fn deadlock(deadlock: &Deadlock, symbols: &mut Symboliser) -> Finding {
         };
         place_at(symbols, waits.pc, &waits.thread, access)
     });
-    Finding {
-        id: String::new(),
-        kind: if deadlock.is_cycle {
-            Kind::Deadlock
-        } else {
-            Kind::Stuck
-        },
-        status: Status::Confirmed,
-        places: places.collect(),
-        witness: None,
-        verdict: None,
-    }
+    let kind = match deadlock.is_cycle {
+        true => Kind::Deadlock,
+        false => Kind::Stuck,
+    };
+    seen(kind, places.collect())
 }
 
 /// A race that the detector saw.
@@ -183,18 +178,28 @@ pub fn race(race: &Race, symbols: &mut Symboliser) -> Finding {
         place_at(symbols, side.pc, &side.thread, access)
     };
     let places = vec![place(&race.earlier), place(&race.later)];
-    Finding {
+    let frees = [&race.earlier, &race.later].map(|side| side.access == Access::Free);
+    let kind = match frees {
+        [true, true] => Kind::DoubleFree,
+        [false, false] => Kind::DataRace,
+        _ => Kind::UseAfterFree,
+    };
+    seen(kind, places)
+}
+
+/// A finding that the runtime has just told.
+fn seen(kind: Kind, places: Vec<Place>) -> Finding {
+    let mut finding = Finding {
         id: String::new(),
-        kind: if race.later.access == Access::Free {
-            Kind::UseAfterFree
-        } else {
-            Kind::DataRace
-        },
+        kind,
         status: Status::Confirmed,
         places,
         witness: None,
         verdict: None,
-    }
+        known: false,
+    };
+    finding.arrange();
+    finding
 }
 
 fn place_at(symbols: &mut Symboliser, pc: u64, thread: &str, access: AccessKind) -> Place {
