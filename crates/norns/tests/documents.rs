@@ -7,7 +7,8 @@
 //! file there first. All blocks of one document run in one fresh folder, in order.
 //!
 //! The programs of `docs/explain` are checked too: each block of C says in its first line what
-//! must be found.
+//! must be found. The example project is built and tested as its first lines say, and the
+//! steps of the example for GitHub run one by one, as GitHub would run them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -212,4 +213,114 @@ fn the_programs_of_explain_show_what_they_say() {
         }
     }
     assert_eq!(programs, 10);
+}
+
+/// A copy of the example project.
+fn example_project(name: &str) -> Sandbox {
+    let sandbox = Sandbox::new(name);
+    for file in ["CMakeLists.txt", "transfer.c"] {
+        let from = root().join("examples/cmake").join(file);
+        fs::copy(from, sandbox.folder.join(file)).unwrap();
+    }
+    sandbox
+}
+
+#[test]
+fn the_example_project_fails_when_its_locks_are_inverted() {
+    let sandbox = example_project("example-cmake");
+    for (flags, status, lines) in [
+        ("", 0, vec!["100% tests passed, 0 tests failed out of 2"]),
+        (
+            "-DINVERTED",
+            8,
+            vec![
+                "transfer-norns ...................***Failed",
+                "NR0101 confirmed  deadlock",
+                "50% tests passed, 1 tests failed out of 2",
+            ],
+        ),
+    ] {
+        let (printed, built) = sandbox.sh(&format!(
+            "rm -rf build; CC=norns-cc CFLAGS={flags} cmake -B build && cmake --build build"
+        ));
+        assert_eq!(built, 0, "{printed}");
+        let (printed, tested) = sandbox.sh("ctest --test-dir build --output-on-failure");
+        assert_eq!(tested, status, "{printed}");
+        for line in lines {
+            assert!(printed.contains(line), "{line} is not in\n{printed}");
+        }
+    }
+}
+
+/// The commands of the steps of a GitHub job, each with the step's name.
+fn github_steps(workflow: &str) -> Vec<(String, String)> {
+    let mut steps = Vec::new();
+    let mut name = String::new();
+    let mut lines = workflow.lines().peekable();
+    while let Some(line) = lines.next() {
+        let words = line.trim_start();
+        let indent = line.len() - words.len();
+        if let Some(new) = words.strip_prefix("- name: ") {
+            name = new.to_string();
+        } else if words == "run: |" {
+            let mut text = String::new();
+            while let Some(line) = lines.next_if(|line| line.starts_with(&" ".repeat(indent + 1))) {
+                text.push_str(line.trim_start());
+                text.push('\n');
+            }
+            steps.push((name.clone(), text));
+        } else if let Some(command) = words.strip_prefix("run: ") {
+            steps.push((name.clone(), command.to_string()));
+        }
+    }
+    steps
+}
+
+#[test]
+fn the_steps_of_the_github_example_run() {
+    let workflow = fs::read_to_string(root().join("examples/github-actions.yml")).unwrap();
+    for (flags, found) in [("", 0), ("-DINVERTED", 1)] {
+        let sandbox = example_project(&format!("example-github-{found}"));
+        let set = format!(
+            "set -e; NORNS={}; GITHUB_PATH=$PWD/path; touch path; export CFLAGS={flags}
+             PATH=$(paste -sd: path):$PATH\n",
+            root().display()
+        );
+        let mut names = Vec::new();
+        for (name, commands) in github_steps(&workflow) {
+            let (printed, status) = sandbox.sh(&(set.clone() + &commands));
+            let expected = if name == "Check" { found } else { 0 };
+            assert_eq!(status, expected, "{name}:\n{printed}");
+            let annotated = printed.contains("::error file=transfer.c,line=");
+            assert_eq!(annotated, expected > 0, "{name}:\n{printed}");
+            names.push(name);
+        }
+        let all = ["Build Norns", "Build the project", "Check", "Write SARIF"];
+        assert_eq!(names, all);
+        let sarif = fs::read_to_string(sandbox.folder.join("norns.sarif")).unwrap();
+        assert_eq!(sarif.contains("\"uri\": \"transfer.c\""), found > 0);
+    }
+}
+
+#[test]
+fn progress_is_shown_on_a_terminal_only() {
+    let sandbox = Sandbox::new("progress");
+    // More states than can be seen in the time.
+    let script = "channel a : {0..7}.{0..20}
+P(i, n) = a.i.n -> P(i, (n + 1) % 21)
+S = ||| i : {0..7} @ P(i, 0)
+assert S :[deadlock free [F]]
+";
+    fs::write(sandbox.folder.join("large.csp"), script).unwrap();
+    let check = "norns csp check --time 1.5 large.csp";
+    let (piped, status) = sandbox.sh(check);
+    assert_eq!(status, 3, "{piped}");
+    assert!(piped.starts_with("4: undecided"), "{piped}");
+    assert!(!piped.contains("checking"), "{piped}");
+    let (shown, _) = sandbox.sh(&format!(
+        "TERM=xterm script -qec '{check}' /dev/null </dev/null"
+    ));
+    assert!(shown.contains("checking line 4: "), "{shown}");
+    assert!(shown.contains("states"), "{shown}");
+    assert!(shown.contains("\x1b[K4: undecided"), "{shown}");
 }
