@@ -15,6 +15,7 @@
 
 pub mod clock;
 pub mod memory;
+mod overflow;
 pub mod shadow;
 pub mod sites;
 pub mod sync_table;
@@ -27,12 +28,12 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clock::VectorClock;
 use memory::Arena;
-use shadow::{Cell, Shadow};
+use shadow::{Cell, Epoch, Shadow};
 use sites::Sites;
 use sync_table::{Locked, SyncTable};
 
 pub use shadow::Kind;
-pub use thread::{Name, Slots, Thread};
+pub use thread::{Name, Quick, Slots, Thread};
 
 /// The orders of C11, by the numbers that compilers pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +125,7 @@ impl Detector {
             self.unwatched.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(creator) = creator {
-            creator.published = true;
+            creator.publish();
         }
         thread
     }
@@ -165,7 +166,7 @@ impl Detector {
         var.released.copy_from(&self.arena, &thread.clock);
         var.other.clear();
         drop(var);
-        thread.published = true;
+        thread.publish();
     }
 
     /// About to post to a semaphore, or to finish a once: adds to what others released.
@@ -173,7 +174,7 @@ impl Detector {
         let mut var = self.syncs.lock(&self.arena, object);
         var.released.join(&self.arena, &thread.clock);
         drop(var);
-        thread.published = true;
+        thread.publish();
     }
 
     /// About to release a reader-writer lock held for reading.
@@ -181,7 +182,7 @@ impl Detector {
         let mut var = self.syncs.lock(&self.arena, object);
         var.other.join(&self.arena, &thread.clock);
         drop(var);
-        thread.published = true;
+        thread.publish();
     }
 
     /// The object is initialised or destroyed: what it carried is void.
@@ -211,7 +212,7 @@ impl Detector {
             clock.clear();
         }
         clock.join(&self.arena, &thread.clock);
-        thread.published = true;
+        thread.publish();
         BarrierRound(round)
     }
 
@@ -256,7 +257,7 @@ impl Detector {
         }
         if order.releases() {
             var.released.join(arena, &thread.clock);
-            thread.published = true;
+            thread.publish();
         } else {
             var.released.join(arena, &thread.release_fence);
         }
@@ -269,7 +270,16 @@ impl Detector {
         }
         if order.releases() {
             thread.release_fence.copy_from(arena, &thread.clock);
-            thread.published = true;
+            thread.publish();
+        }
+    }
+
+    /// What the hooks need to know of a thread of this detector.
+    pub fn quick(&self) -> Quick {
+        Quick {
+            epoch: 0,
+            directory: self.shadow.directory(),
+            first_block: self.shadow.first_block(),
         }
     }
 
@@ -285,62 +295,95 @@ impl Detector {
         pc: usize,
         mut report: impl FnMut(Race),
     ) {
+        if thread.is_published() {
+            self.advance(thread);
+        }
+        if (address & 7) + size <= 8 {
+            let mask = ((1u32 << size) - 1) << (address & 7);
+            self.access_granule(thread, address, mask as u8, kind, pc, &mut report);
+        } else {
+            self.access_range(thread, address, size, kind, pc, &mut report);
+        }
+    }
+
+    #[inline(never)]
+    fn access_range(
+        &self,
+        thread: &Thread,
+        address: usize,
+        size: usize,
+        kind: Kind,
+        pc: usize,
+        report: &mut dyn FnMut(Race),
+    ) {
         let end = address.saturating_add(size);
         let mut at = address;
         while at < end {
             let granule_end = (at & !7) + 8;
             let stop = end.min(granule_end);
             let mask = (((1u32 << (stop - at)) - 1) << (at & 7)) as u8;
-            self.access_granule(thread, at, mask, kind, pc, &mut report);
+            self.access_granule(thread, at, mask, kind, pc, report);
             at = stop;
         }
     }
 
-    #[inline]
+    /// The epoch of the thread must not be published.
+    #[inline(always)]
     fn access_granule(
         &self,
-        thread: &mut Thread,
+        thread: &Thread,
         address: usize,
         mask: u8,
         kind: Kind,
         pc: usize,
-        report: &mut impl FnMut(Race),
+        report: &mut (impl FnMut(Race) + ?Sized),
     ) {
-        if thread.published {
-            self.advance(thread);
-        }
         let Some(granule) = self.shadow.granule(address) else {
             return;
         };
-        let probe = Cell::new(thread.slot, thread.epoch, mask, kind, sites::Site(0));
-        if Shadow::knows(granule, probe) {
+        let epoch = Epoch::new(thread.slot, thread.epoch);
+        if self
+            .shadow
+            .knows(granule, Cell::new(epoch, mask, kind, sites::Site(0)))
+        {
             return;
         }
         if self.exhausted.load(Ordering::Relaxed) {
             return;
         }
-        let new = Cell::new(thread.slot, thread.epoch, mask, kind, self.sites.of(pc));
+        let new = Cell::new(epoch, mask, kind, self.sites.of(pc));
         let clock: &VectorClock = &thread.clock;
         let ordered = |old: Cell| clock.get(old.slot()) >= old.clock();
-        let race = self.shadow.add(&self.arena, granule, address, new, ordered);
+        let race = self.shadow.add(granule, address, new, ordered);
         if let Some(old) = race {
-            let earlier = RaceSide {
+            report(self.describe(thread, address, mask, kind, pc, old));
+        }
+    }
+
+    #[cold]
+    fn describe(
+        &self,
+        thread: &Thread,
+        address: usize,
+        mask: u8,
+        kind: Kind,
+        pc: usize,
+        old: Cell,
+    ) -> Race {
+        Race {
+            address: (address & !7) + (old.mask() & mask).trailing_zeros() as usize,
+            earlier: RaceSide {
                 thread: self.slots.name_at(old.slot(), old.clock()),
-                kind: kind_of(old),
+                kind: old.kind(),
                 pc: self.sites.pc(old.site()),
                 size: old.mask().count_ones() as u8,
-            };
-            let later = RaceSide {
+            },
+            later: RaceSide {
                 thread: Some(thread.name),
                 kind,
                 pc,
                 size: mask.count_ones() as u8,
-            };
-            report(Race {
-                address: (address & !7) + (old.mask() & mask).trailing_zeros() as usize,
-                earlier,
-                later,
-            });
+            },
         }
     }
 
@@ -376,12 +419,3 @@ impl Detector {
 /// Which round of a barrier a thread entered.
 #[derive(Clone, Copy)]
 pub struct BarrierRound(u32);
-
-fn kind_of(cell: Cell) -> Kind {
-    match (cell.is_atomic(), cell.writes()) {
-        (false, false) => Kind::Read,
-        (false, true) => Kind::Write,
-        (true, false) => Kind::AtomicRead,
-        (true, true) => Kind::AtomicWrite,
-    }
-}

@@ -1,53 +1,64 @@
 //! Shadow memory: who touched each eight bytes of the program last.
 //!
-//! Every aligned eight bytes (a granule) have four cells of eight bytes, each one access: thread
+//! Every aligned eight bytes (a granule) have two cells of eight bytes, each one access: thread
 //! slot and clock (FastTrack's epoch), which of the bytes, read or write, plain or atomic, and
-//! where in the program. The layout is ThreadSanitizer's; unlike it, nothing is ever evicted:
-//! when four cells do not suffice (five concurrent readers, say), the last one becomes a link
-//! to a block of further cells. A cell goes only when a later access dominates it, that is, when
-//! whatever races with the old access also races with the new one.
+//! where in the program. The cells are like ThreadSanitizer's; unlike there nothing is ever
+//! evicted: when two do not suffice (three concurrent readers, say), the second becomes a link
+//! to blocks of further cells (`overflow`). A byte of a cell goes only when a later access
+//! dominates it there, that is, when whatever races with the old access also races with the new
+//! one; a race itself counts as such, so of a location that races the first race is always told.
 //!
-//! The table has two levels, so that it asks nothing of the program's address-space layout.
+//! Both cells change in one instruction (`cmpxchg16b`), so that of two accesses at the same time
+//! one sees the other. A granule with a link changes only under the lock of its stripe.
+//!
+//! The table has two levels, so that it asks nothing of the program's address-space layout. The
+//! assembly in `fast` reads it too, and knows the layout of cells, granules and chunks.
 
-use super::memory::{Arena, SpinLock, map_zeroed, zero_pages};
+use super::memory::{SpinLock, map_zeroed, zero_pages};
+use super::overflow::Blocks;
 use super::sites::Site;
+use core::arch::asm;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// One access. From the lowest bit: site 22, mask 8, write 1, atomic 1, clock 22, slot 10.
+/// One access. From the lowest bit: site 22, mask 8, write 1, plain 1, clock 22, slot 10.
 /// 0 is no access: clocks begin at 1.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Cell(u64);
+pub struct Cell(pub u64);
 
-const SITE_BITS: u32 = 22;
-const MASK_SHIFT: u32 = 22;
-const WRITE: u64 = 1 << 30;
-const ATOMIC: u64 = 1 << 31;
+pub const SITE_BITS: u32 = 22;
+pub const MASK_SHIFT: u32 = 22;
+pub const WRITE: u64 = 1 << 30;
+pub const PLAIN: u64 = 1 << 31;
 const CLOCK_SHIFT: u32 = 32;
 pub const CLOCK_BITS: u32 = 22;
 const SLOT_SHIFT: u32 = 54;
 const SITE: u64 = (1 << SITE_BITS) - 1;
+const MASK: u64 = 0xff << MASK_SHIFT;
+const EPOCH: u64 = u64::MAX << CLOCK_SHIFT;
 // A link has every slot and clock bit set: no epoch does, because `Thread` leaves the last clock
 // unused. Below them is the index of a block.
-const LINK: u64 = u64::MAX << CLOCK_SHIFT;
+const LINK: u64 = EPOCH;
 
 impl Cell {
     pub const NONE: Self = Self(0);
 
-    pub fn new(slot: u16, clock: u32, mask: u8, kind: Kind, site: Site) -> Self {
+    #[inline]
+    pub fn new(epoch: Epoch, mask: u8, kind: Kind, site: Site) -> Self {
         Self(
-            u64::from(slot) << SLOT_SHIFT
-                | u64::from(clock) << CLOCK_SHIFT
+            u64::from(epoch.0) << CLOCK_SHIFT
                 | u64::from(mask) << MASK_SHIFT
                 | kind.bits()
                 | u64::from(site.0),
         )
     }
 
+    #[inline]
     pub fn slot(self) -> u16 {
         (self.0 >> SLOT_SHIFT) as u16
     }
 
+    #[inline]
     pub fn clock(self) -> u32 {
         ((self.0 >> CLOCK_SHIFT) & ((1 << CLOCK_BITS) - 1)) as u32
     }
@@ -56,43 +67,53 @@ impl Cell {
         (self.0 >> MASK_SHIFT) as u8
     }
 
-    pub fn writes(self) -> bool {
-        self.0 & WRITE != 0
-    }
-
-    pub fn is_atomic(self) -> bool {
-        self.0 & ATOMIC != 0
+    pub fn kind(self) -> Kind {
+        match (self.0 & PLAIN != 0, self.0 & WRITE != 0) {
+            (true, false) => Kind::Read,
+            (true, true) => Kind::Write,
+            (false, false) => Kind::AtomicRead,
+            (false, true) => Kind::AtomicWrite,
+        }
     }
 
     pub fn site(self) -> Site {
         Site((self.0 & SITE) as u32)
     }
 
+    #[inline]
     fn is_link(self) -> bool {
         self.0 & LINK == LINK
     }
 
     /// The same thread in the same epoch, wherever in the program, did at least as much: nothing
-    /// that this access could tell is new.
+    /// that `new` could tell is new.
     #[inline]
-    fn makes_redundant(self, new: Cell) -> bool {
-        let differ = self.0 ^ new.0;
-        differ & (LINK | ATOMIC) == 0
-            && !self.mask() & new.mask() == 0
-            && (self.writes() || !new.writes())
+    pub fn covers(self, new: Cell) -> bool {
+        (self.0 ^ new.0) & EPOCH == 0 && !self.0 & new.0 & (MASK | WRITE | PLAIN) == 0
     }
 
-    /// Whatever races with the old access `self` also races with `new`, which follows it.
+    /// Whatever races with the old access `self`, where the two overlap, also races with `new`,
+    /// which follows it.
+    #[inline]
     fn is_dominated_by(self, new: Cell) -> bool {
-        self.mask() & !new.mask() == 0
-            && (new.writes() || !self.writes())
-            && (!new.is_atomic() || self.is_atomic())
+        self.0 & !new.0 & (WRITE | PLAIN) == 0
     }
 
+    #[inline]
     fn conflicts_with(self, new: Cell) -> bool {
-        self.mask() & new.mask() != 0
-            && (self.writes() || new.writes())
-            && !(self.is_atomic() && new.is_atomic())
+        self.0 & new.0 & MASK != 0
+            && (self.0 | new.0) & WRITE != 0
+            && (self.0 | new.0) & PLAIN != 0
+    }
+}
+
+/// A thread slot and a clock, as the upper half of a cell; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Epoch(pub u32);
+
+impl Epoch {
+    pub fn new(slot: u16, clock: u32) -> Self {
+        Self(u32::from(slot) << CLOCK_BITS | clock)
     }
 }
 
@@ -106,41 +127,149 @@ pub enum Kind {
 }
 
 impl Kind {
+    #[inline]
     fn bits(self) -> u64 {
         match self {
-            Kind::Read => 0,
-            Kind::Write => WRITE,
-            Kind::AtomicRead => ATOMIC,
-            Kind::AtomicWrite => ATOMIC | WRITE,
+            Kind::Read => PLAIN,
+            Kind::Write => PLAIN | WRITE,
+            Kind::AtomicRead => 0,
+            Kind::AtomicWrite => WRITE,
         }
     }
 }
 
 const GRANULE_BITS: u32 = 3;
-const CELLS: usize = 4;
-const CHUNK_BITS: u32 = 24;
+const CELLS: usize = 2;
+pub const CHUNK_BITS: u32 = 24;
 const ADDRESS_BITS: u32 = 47;
 const DIRECTORY: usize = 1 << (ADDRESS_BITS - CHUNK_BITS);
 const CHUNK_BYTES: usize = (1 << (CHUNK_BITS - GRANULE_BITS)) * CELLS * 8;
+const PAGE: usize = 4096;
 const STRIPES: usize = 1 << 14;
 
-type Granule = [AtomicU64; CELLS];
+#[repr(C, align(16))]
+pub struct Granule([AtomicU64; CELLS]);
 
-/// Further cells of a granule: seven and a link to the next block, or 0.
-#[repr(C)]
-struct Overflow {
-    cells: [AtomicU64; 7],
-    next: AtomicU64,
+impl Granule {
+    #[inline]
+    fn load(&self) -> [Cell; CELLS] {
+        [
+            Cell(self.0[0].load(Ordering::Relaxed)),
+            Cell(self.0[1].load(Ordering::Acquire)),
+        ]
+    }
+
+    /// Changes both cells at once if they are still what they were.
+    #[inline]
+    fn replace(&self, old: [Cell; CELLS], new: [Cell; CELLS]) -> bool {
+        let done: u8;
+        // SAFETY: granules are sixteen aligned bytes that are shared through atomics alone. The
+        // compiler keeps rbx for itself, so it is exchanged around the instruction.
+        unsafe {
+            asm!(
+                "xchg rsi, rbx",
+                "lock cmpxchg16b xmmword ptr [rdi]",
+                "sete r8b",
+                "mov rbx, rsi",
+                inout("rsi") new[0].0 => _,
+                in("rdi") self.0.as_ptr(),
+                out("r8b") done,
+                inout("rax") old[0].0 => _,
+                inout("rdx") old[1].0 => _,
+                in("rcx") new[1].0,
+                options(nostack),
+            );
+        }
+        done != 0
+    }
+
+    fn clear(&self) {
+        for cell in &self.0 {
+            if cell.load(Ordering::Relaxed) != 0 {
+                cell.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// An access on its way into a granule.
+struct Adding<F> {
+    new: Cell,
+    /// `new`, and the bytes of cells that differ from it in nothing else.
+    stored: Cell,
+    /// An earlier access that it races with.
+    race: Option<Cell>,
+    /// An earlier cell says all that it would say.
+    covered: bool,
+    ordered: F,
+}
+
+impl<F: Fn(Cell) -> bool> Adding<F> {
+    #[inline]
+    fn new(new: Cell, ordered: F) -> Self {
+        Self {
+            new,
+            stored: new,
+            race: None,
+            covered: false,
+            ordered,
+        }
+    }
+
+    /// What remains of an earlier access.
+    #[inline]
+    fn pass(&mut self, old: Cell) -> Cell {
+        let new = self.new;
+        if old == Cell::NONE {
+            return old;
+        }
+        if old.covers(new) {
+            self.covered = true;
+            return old;
+        }
+        let follows = old.slot() == new.slot() || (self.ordered)(old);
+        if !follows {
+            if !old.conflicts_with(new) {
+                return old;
+            }
+            self.race = Some(old);
+        }
+        if (old.0 ^ new.0) & !MASK == 0 {
+            self.stored.0 |= old.0;
+            return Cell::NONE;
+        }
+        if !old.is_dominated_by(new) {
+            return old;
+        }
+        // As in FastTrack the later access takes the place of one that it races with: when the
+        // first thread comes again, in the same epoch even, it is looked at.
+        let left = Cell(old.0 & !(new.0 & MASK));
+        if left.mask() == 0 { Cell::NONE } else { left }
+    }
+
+    /// The new access beside what remains of two others; `None` when it does not fit.
+    #[inline]
+    fn place(&self, left: [Cell; CELLS]) -> Option<[Cell; CELLS]> {
+        if left[0] == Cell::NONE {
+            Some([self.stored, left[1]])
+        } else if left[1] == Cell::NONE {
+            Some([left[0], self.stored])
+        } else {
+            None
+        }
+    }
 }
 
 pub struct Shadow {
-    // DIRECTORY pointers to chunks of CHUNK_BYTES, each null until first touched
+    // DIRECTORY pointers to chunks of CHUNK_BYTES, each null until first touched; behind a chunk
+    // stands a word that counts its granules with a link
     directory: *mut AtomicPtr<Granule>,
-    // guards the slow path of the granules that hash to it
+    // guards the granules with a link that hash to it
     stripes: *mut SpinLock,
+    blocks: Blocks,
 }
 
-// SAFETY: both tables are shared by design; cells are atomic and changed under their stripe.
+// SAFETY: both tables are shared by design; cells are atomic and change as `Granule` says.
 unsafe impl Sync for Shadow {}
 // SAFETY: as above.
 unsafe impl Send for Shadow {}
@@ -149,7 +278,22 @@ impl Shadow {
     pub fn new() -> Option<Self> {
         let directory = map_zeroed(DIRECTORY * 8) as *mut AtomicPtr<Granule>;
         let stripes = map_zeroed(STRIPES * size_of::<SpinLock>()) as *mut SpinLock;
-        (!directory.is_null() && !stripes.is_null()).then_some(Self { directory, stripes })
+        let blocks = Blocks::new()?;
+        (!directory.is_null() && !stripes.is_null()).then_some(Self {
+            directory,
+            stripes,
+            blocks,
+        })
+    }
+
+    /// For the assembly of the hooks: where the directory is.
+    pub fn directory(&self) -> *const u8 {
+        self.directory.cast()
+    }
+
+    /// For the assembly of the hooks: where the block of index 0 would be.
+    pub fn first_block(&self) -> *const u8 {
+        self.blocks.base()
     }
 
     #[inline]
@@ -174,7 +318,7 @@ impl Shadow {
 
     #[cold]
     fn make_chunk(&self, address: usize) -> Option<*mut Granule> {
-        let new = map_zeroed(CHUNK_BYTES) as *mut Granule;
+        let new = map_zeroed(CHUNK_BYTES + PAGE) as *mut Granule;
         if new.is_null() {
             return None;
         }
@@ -186,13 +330,24 @@ impl Shadow {
         }
     }
 
-    /// Whether one of the inline cells already says everything that `new` would.
+    /// How many granules of the chunk of `address` have a link. The chunk must be there.
+    fn crowded(&self, address: usize) -> &AtomicU64 {
+        let chunk = self.chunk(address).load(Ordering::Acquire);
+        // SAFETY: `make_chunk` mapped one more page behind the cells.
+        unsafe { &*chunk.cast::<u8>().add(CHUNK_BYTES).cast::<AtomicU64>() }
+    }
+
+    /// Whether a cell already says everything that `new` would.
     #[inline]
-    pub fn knows(granule: &Granule, new: Cell) -> bool {
-        granule.iter().any(|cell| {
-            let cell = Cell(cell.load(Ordering::Relaxed));
-            !cell.is_link() && cell.makes_redundant(new)
-        })
+    pub fn knows(&self, granule: &Granule, new: Cell) -> bool {
+        let [first, second] = granule.load();
+        if first.covers(new) {
+            return true;
+        }
+        if second.is_link() {
+            return self.blocks.knows(granule, block_of(second), new);
+        }
+        second.covers(new)
     }
 
     fn stripe(&self, address: usize) -> &SpinLock {
@@ -203,93 +358,123 @@ impl Shadow {
 
     /// Adds an access and returns an earlier one that it races with, if there is one. `ordered`
     /// says whether an earlier access happens before the new one.
+    #[inline]
     pub fn add(
         &self,
-        arena: &Arena,
         granule: &Granule,
         address: usize,
         new: Cell,
         ordered: impl Fn(Cell) -> bool,
     ) -> Option<Cell> {
-        let stripe = self.stripe(address);
-        stripe.lock();
-        let race = Self::add_locked(arena, granule, new, ordered);
-        stripe.unlock();
-        race
+        loop {
+            let old = granule.load();
+            if old[1].is_link() {
+                break;
+            }
+            let mut adding = Adding::new(new, &ordered);
+            let left = old.map(|cell| adding.pass(cell));
+            if adding.covered {
+                return adding.race;
+            }
+            let Some(placed) = adding.place(left) else {
+                break;
+            };
+            if granule.replace(old, placed) {
+                return adding.race;
+            }
+        }
+        self.add_crowded(granule, address, new, &ordered)
     }
 
-    fn add_locked(
-        arena: &Arena,
+    #[inline(never)]
+    fn add_crowded(
+        &self,
         granule: &Granule,
+        address: usize,
         new: Cell,
-        ordered: impl Fn(Cell) -> bool,
+        ordered: &dyn Fn(Cell) -> bool,
     ) -> Option<Cell> {
-        let mut race = None;
-        let mut stored = false;
-        let mut visit = |word: &AtomicU64| {
-            let old = Cell(word.load(Ordering::Relaxed));
-            if old == Cell::NONE {
-                if !stored {
-                    word.store(new.0, Ordering::Relaxed);
-                    stored = true;
-                }
-                return;
-            }
-            let follows = old.slot() == new.slot() || ordered(old);
-            let races = !follows && old.conflicts_with(new);
-            if races {
-                race = Some(old);
-            }
-            if old.slot() == new.slot() && old.makes_redundant(new) && !stored {
-                stored = true;
-            } else if (follows || races) && old.is_dominated_by(new) {
-                // As in FastTrack the later access takes the place of one that it races with:
-                // when the first thread comes again, in the same epoch even, it is looked at.
-                let replacement = if stored { Cell::NONE } else { new };
-                word.store(replacement.0, Ordering::Relaxed);
-                stored = true;
-            }
-        };
-        let last = Cell(granule[CELLS - 1].load(Ordering::Relaxed));
-        if !last.is_link() {
-            granule.iter().for_each(&mut visit);
-            if !stored {
-                // Both the last cell and the new access move to a block.
-                let block = arena.allocate(size_of::<Overflow>()) as *mut Overflow;
-                if !block.is_null() {
-                    // SAFETY: a fresh zeroed block that only this thread knows yet.
-                    let overflow = unsafe { &*block };
-                    overflow.cells[0].store(last.0, Ordering::Relaxed);
-                    overflow.cells[1].store(new.0, Ordering::Relaxed);
-                    granule[CELLS - 1].store(LINK | block_index(block), Ordering::Release);
-                }
-            }
-            return race;
-        }
-        granule[..CELLS - 1].iter().for_each(&mut visit);
-        let mut block = block_at(last.0 & !LINK);
+        let stripe = self.stripe(address);
+        stripe.lock();
+        let mut adding;
         loop {
-            // SAFETY: links lead only to blocks of the arena that are never released.
-            let overflow = unsafe { &*block };
-            overflow.cells.iter().for_each(&mut visit);
-            let next = overflow.next.load(Ordering::Relaxed);
-            if next != 0 {
-                block = block_at(next & !LINK);
+            adding = Adding::new(new, ordered);
+            let old = granule.load();
+            if old[1].is_link() {
+                self.add_to_blocks(granule, address, old, &mut adding);
+                break;
+            }
+            // Until there is a link, others change the granule without the lock.
+            let left = old.map(|cell| adding.pass(cell));
+            if adding.covered {
+                break;
+            }
+            if let Some(placed) = adding.place(left) {
+                if granule.replace(old, placed) {
+                    break;
+                }
                 continue;
             }
-            break;
-        }
-        if !stored {
-            let fresh = arena.allocate(size_of::<Overflow>()) as *mut Overflow;
-            if !fresh.is_null() {
-                // SAFETY: a fresh zeroed block that only this thread knows yet.
-                unsafe { (*fresh).cells[0].store(new.0, Ordering::Relaxed) };
-                let link = LINK | block_index(fresh);
-                // SAFETY: `block` is the last block of the chain, found above.
-                unsafe { (*block).next.store(link, Ordering::Release) };
+            let Some(block) = self.blocks.take(granule) else {
+                break;
+            };
+            self.blocks.at(block).fill([left[1], adding.stored]);
+            let link = Cell(LINK | u64::from(block));
+            if granule.replace(old, [left[0], link]) {
+                self.crowded(address).fetch_add(1, Ordering::Relaxed);
+                break;
             }
+            self.blocks.give_back(block);
         }
-        race
+        stripe.unlock();
+        adding.race
+    }
+
+    /// Adds to a granule with a link. The stripe is locked, so nobody else changes it.
+    fn add_to_blocks<F: Fn(Cell) -> bool>(
+        &self,
+        granule: &Granule,
+        address: usize,
+        old: [Cell; CELLS],
+        adding: &mut Adding<F>,
+    ) {
+        let mut room: Option<&AtomicU64> = None;
+        let mut kept = Cell::NONE;
+        let mut left = 0;
+        let first = block_of(old[1]);
+        let mut last = self.blocks.at(first);
+        let mut place = 0;
+        let mut next = Some(&granule.0[0]);
+        while let Some(word) = next {
+            let before = Cell(word.load(Ordering::Relaxed));
+            let after = adding.pass(before);
+            if after != before {
+                word.store(after.0, Ordering::Relaxed);
+            }
+            if after == Cell::NONE {
+                room.get_or_insert(word);
+            } else {
+                kept = after;
+                left += 1;
+            }
+            place += 1;
+            next = self.blocks.cell(&mut last, place);
+        }
+        if adding.covered {
+            return;
+        }
+        if left <= 1 {
+            // Two cells suffice again. The link goes last: until then the others wait.
+            granule.0[0].store(adding.stored.0, Ordering::Relaxed);
+            granule.0[1].store(kept.0, Ordering::Release);
+            self.crowded(address).fetch_sub(1, Ordering::Relaxed);
+            self.blocks.give_back(first);
+        } else if let Some(word) = room {
+            word.store(adding.stored.0, Ordering::Relaxed);
+        } else if let Some(block) = self.blocks.take(granule) {
+            self.blocks.at(block).fill([adding.stored, Cell::NONE]);
+            last.append(block);
+        }
     }
 
     /// Forgets every access to `[address, address + size)`. Bytes of a granule that the range
@@ -308,9 +493,13 @@ impl Shadow {
     }
 
     fn forget_in_chunk(&self, start: usize, end: usize) {
-        const PAGE: usize = 4096;
         // A page of shadow holds the cells of this many bytes.
         const COVERED: usize = PAGE / (CELLS * 8) << GRANULE_BITS;
+        if self.crowded(start).load(Ordering::Relaxed) != 0 {
+            for at in (start..end).step_by(8) {
+                self.forget_link(at);
+            }
+        }
         let first_page = start.next_multiple_of(COVERED);
         let last_page = end / COVERED * COVERED;
         let (head_end, tail_start) = if last_page > first_page + 16 * COVERED {
@@ -327,12 +516,27 @@ impl Shadow {
         };
         for at in (start..head_end).chain(tail_start..end).step_by(8) {
             if let Some(granule) = self.granule(at) {
-                granule
-                    .iter()
-                    .filter(|cell| cell.load(Ordering::Relaxed) != 0)
-                    .for_each(|cell| cell.store(0, Ordering::Relaxed));
+                granule.clear();
             }
         }
+    }
+
+    fn forget_link(&self, address: usize) {
+        let Some(granule) = self.granule(address) else {
+            return;
+        };
+        if !granule.load()[1].is_link() {
+            return;
+        }
+        let stripe = self.stripe(address);
+        stripe.lock();
+        let second = granule.load()[1];
+        if second.is_link() {
+            granule.0[1].store(0, Ordering::Relaxed);
+            self.crowded(address).fetch_sub(1, Ordering::Relaxed);
+            self.blocks.give_back(block_of(second));
+        }
+        stripe.unlock();
     }
 
     /// Whether anything at all is known of the granule, without making shadow for it.
@@ -340,33 +544,10 @@ impl Shadow {
         !self.chunk(address).load(Ordering::Acquire).is_null()
             && self
                 .granule(address)
-                .is_some_and(|g| g.iter().any(|cell| cell.load(Ordering::Relaxed) != 0))
+                .is_some_and(|granule| granule.load() != [Cell::NONE; CELLS])
     }
 }
 
-// Blocks are 64-byte aligned and the arena's mappings lie in one 47-bit space: dropping the low
-// six bits leaves 41. The link has 32, so the index is relative to the first block seen.
-static BASE: AtomicU64 = AtomicU64::new(0);
-
-fn block_index(block: *mut Overflow) -> u64 {
-    const HALF: u64 = 1 << 31;
-    let unit = block as u64 >> 6;
-    let base = match BASE.compare_exchange(0, unit, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => unit,
-        Err(base) => base,
-    };
-    let index = unit.wrapping_sub(base).wrapping_add(HALF);
-    assert!(
-        index < 2 * HALF,
-        "the detector's blocks lie more than 128 GiB apart"
-    );
-    index
-}
-
-fn block_at(index: u64) -> *mut Overflow {
-    const HALF: u64 = 1 << 31;
-    let unit = index
-        .wrapping_sub(HALF)
-        .wrapping_add(BASE.load(Ordering::Relaxed));
-    (unit << 6) as *mut Overflow
+fn block_of(link: Cell) -> u32 {
+    (link.0 & !LINK) as u32
 }

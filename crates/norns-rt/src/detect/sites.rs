@@ -1,7 +1,8 @@
 //! Program counters as 22-bit numbers, so that a shadow cell has room for one.
 //!
-//! An open-addressed table that only grows: the number is the index in the table. When a program
-//! has more places than the table holds, the rest share number 0, "unknown place".
+//! An open-addressed table that only grows: the number is the index in the table. Neighbouring
+//! places are neighbours in the table, so that a program costs memory as its code does. When a
+//! program has more places than the table holds, the rest share number 0, "unknown place".
 
 use super::memory::map_zeroed;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -33,8 +34,24 @@ impl Sites {
         unsafe { &*self.table.add(index) }
     }
 
+    #[inline]
     pub fn of(&self, pc: usize) -> Site {
-        let mut index = pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS);
+        let first = Self::first(pc);
+        // Index 0 holds nothing, so it cannot be equal to a place.
+        if self.entry(first).load(Ordering::Relaxed) == pc {
+            return Site(first as u32);
+        }
+        self.find(pc, first)
+    }
+
+    /// Return addresses are at least five bytes apart: two bits less tell them apart still.
+    #[inline]
+    fn first(pc: usize) -> usize {
+        (pc >> 2).wrapping_add((pc >> (2 + BITS)).wrapping_mul(0x9e37_79b9)) & ((1 << BITS) - 1)
+    }
+
+    #[inline(never)]
+    fn find(&self, pc: usize, mut index: usize) -> Site {
         for _ in 0..LONGEST_PROBE {
             if index != 0 {
                 let entry = self.entry(index);

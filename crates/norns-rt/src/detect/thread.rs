@@ -2,7 +2,8 @@
 
 use super::clock::{SLOTS, Slot, VectorClock};
 use super::memory::{Arena, Guarded};
-use super::shadow::CLOCK_BITS;
+use super::shadow::{CLOCK_BITS, Epoch};
+use core::ptr;
 
 /// The clock before the last one that a shadow cell can hold; the last one marks links.
 const LAST_CLOCK: u32 = (1 << CLOCK_BITS) - 2;
@@ -10,6 +11,15 @@ const LAST_CLOCK: u32 = (1 << CLOCK_BITS) - 2;
 /// A thread of the program, as it is named in reports: whatever number the runtime gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Name(pub u32);
+
+/// What the assembly of the hooks knows of a thread: enough to see that an access is not new.
+#[repr(C)]
+pub struct Quick {
+    /// The epoch that an access made now would have; 0 when that must be found out first.
+    pub epoch: u32,
+    pub directory: *const u8,
+    pub first_block: *const u8,
+}
 
 /// Owned and used by its thread alone, except while the thread does not run yet or any more.
 pub struct Thread {
@@ -22,9 +32,14 @@ pub struct Thread {
     pub release_fence: VectorClock,
     /// What relaxed loads saw: the next acquire fence learns it.
     pub acquire_fence: VectorClock,
-    /// Whether others may know this epoch already: the next access must begin a new one.
-    pub published: bool,
+    // whether others may know this epoch already: the next access must begin a new one
+    published: bool,
+    // the same for the hooks; null when nobody looks
+    quick: *mut Quick,
 }
+
+// SAFETY: `quick` belongs to the thread as everything else here.
+unsafe impl Send for Thread {}
 
 /// One stay of a thread in a slot.
 #[derive(Clone, Copy)]
@@ -142,7 +157,40 @@ impl Thread {
             release_fence: VectorClock::new(),
             acquire_fence: VectorClock::new(),
             published: false,
+            quick: ptr::null_mut(),
         })
+    }
+
+    /// From now on the hooks look at `quick`.
+    ///
+    /// # Safety
+    /// It lives as long as this thread, or until `set_quick` is given null.
+    pub unsafe fn set_quick(&mut self, quick: *mut Quick) {
+        self.quick = quick;
+        self.tell_hooks();
+    }
+
+    fn tell_hooks(&mut self) {
+        let epoch = if self.published {
+            0
+        } else {
+            Epoch::new(self.slot, self.epoch).0
+        };
+        // SAFETY: `set_quick` was promised that it lives.
+        if let Some(quick) = unsafe { self.quick.as_mut() } {
+            quick.epoch = epoch;
+        }
+    }
+
+    /// Others learn of this epoch now.
+    pub fn publish(&mut self) {
+        self.published = true;
+        self.tell_hooks();
+    }
+
+    #[inline(always)]
+    pub fn is_published(&self) -> bool {
+        self.published
     }
 
     /// Begins a new epoch: what follows is not part of what was just released. False when clocks
@@ -152,8 +200,14 @@ impl Thread {
         if self.epoch < LAST_CLOCK {
             self.epoch += 1;
             self.clock.set(arena, self.slot, self.epoch);
+            self.tell_hooks();
             return true;
         }
+        self.change_slot(arena, slots)
+    }
+
+    #[cold]
+    fn change_slot(&mut self, arena: &Arena, slots: &Slots) -> bool {
         slots.leave(self.slot, self.epoch);
         let Some((slot, epoch)) = slots.claim(self.name, &self.clock) else {
             return false;
@@ -161,6 +215,7 @@ impl Thread {
         self.slot = slot;
         self.epoch = epoch;
         self.clock.set(arena, slot, epoch);
+        self.tell_hooks();
         true
     }
 
