@@ -5,12 +5,14 @@
 
 enum { THREADS = 4, ROUNDS = 6000 };
 static char source[4096];
+static _Thread_local char *volatile last;
 
 static void *work(void *unused) {
     for (int i = 0; i < ROUNDS; i++) {
         char *block = malloc(4096);
         memcpy(block, source, 4096);
         memset(block + 64 * (i & 15), i, 1024);
+        last = block;
         free(block);
     }
     return unused;

@@ -60,9 +60,9 @@ fn ignore(change: i32) {
     if mode() == Mode::Record && record::started() {
         // Hooks take the slow way while accesses are ignored.
         tls::set_fast(if thread.ignored == 0 {
-            thread
+            tls::Fast::recorder(thread)
         } else {
-            core::ptr::null_mut()
+            tls::Fast::NONE
         });
     }
 }

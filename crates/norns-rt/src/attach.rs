@@ -8,6 +8,7 @@ use crate::control;
 use crate::mode::{self, Mode, is_controlled, mode};
 use crate::record::{self, handles};
 use crate::thread::{self, Thread};
+use crate::tls::Fast;
 use crate::{real, sys, tls};
 
 /// Threads that nobody was seen to create.
@@ -107,7 +108,7 @@ pub fn begin_thread(thread: &mut Thread) {
         control::threads::started(thread);
     }
     if mode() == Mode::Record {
-        tls::set_fast(block);
+        tls::set_fast(Fast::recorder(block));
     }
 }
 
@@ -142,7 +143,7 @@ unsafe extern "C" fn thread_ends(block: *mut c_void) {
         control::threads::ending(current);
     }
     handles::ended(current.handle, current.number);
-    tls::set_fast(core::ptr::null_mut());
+    tls::set_fast(Fast::NONE);
     tls::set_thread(tls::GONE);
     // SAFETY: no hook of this thread finds the block any more.
     unsafe { thread::release(current) };
@@ -171,7 +172,7 @@ unsafe extern "C" fn forked() {
         return;
     }
     STRANGERS.store(0, Ordering::Relaxed);
-    tls::set_fast(core::ptr::null_mut());
+    tls::set_fast(Fast::NONE);
     thread::forget_free();
     thread::forget_numbers();
     handles::forget();

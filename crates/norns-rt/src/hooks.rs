@@ -2,7 +2,8 @@
 //!
 //! Each hook is a stub that reads its return address and goes on to a small function; for an
 //! access that the segment has already, that is a dozen instructions and no store but a counter.
-//! gcc 12 and clang 14 to 19 were looked at for which hooks there are.
+//! gcc 12 and clang 14 to 19 were looked at for which hooks there are. The hooks of an executable
+//! that norns-cc linked are in `fast.s`; what those cannot decide comes here by the names `norns_…`.
 
 use crate::control;
 use crate::mode::{Mode, mode};
@@ -16,6 +17,10 @@ use crate::{attach, tls};
 #[inline(always)]
 unsafe fn access<const SIZE: usize, const WRITE: bool>(address: usize, pc: usize) {
     let fast = tls::fast();
+    if fast.is_detector() {
+        return control::access::detect(fast.block(), address, SIZE, WRITE, pc);
+    }
+    let fast = fast.as_recorder();
     if fast.is_null() || SIZE == 16 || address & (SIZE - 1) != 0 {
         return slow_access(address, SIZE, WRITE, pc);
     }
@@ -108,7 +113,7 @@ pub fn record_access(thread: &mut Thread, address: usize, size: usize, write: bo
 }
 
 unsafe extern "C" fn enter(call: usize, stack_pointer: usize) {
-    let fast = tls::fast();
+    let fast = tls::fast().block();
     let thread = if fast.is_null() { tls::thread() } else { fast };
     if (thread as usize) <= tls::GONE as usize {
         return;
@@ -118,7 +123,7 @@ unsafe extern "C" fn enter(call: usize, stack_pointer: usize) {
 }
 
 unsafe extern "C" fn leave() {
-    let fast = tls::fast();
+    let fast = tls::fast().block();
     let thread = if fast.is_null() { tls::thread() } else { fast };
     if (thread as usize) <= tls::GONE as usize {
         return;
@@ -128,6 +133,10 @@ unsafe extern "C" fn leave() {
 }
 
 unsafe extern "C" fn range<const WRITE: bool>(address: usize, size: usize, pc: usize) {
+    let fast = tls::fast();
+    if fast.is_detector() {
+        return control::access::detect(fast.block(), address, size, WRITE, pc);
+    }
     slow_access(address, size, WRITE, pc);
 }
 
@@ -170,15 +179,15 @@ macro_rules! hooks {
 }
 
 hooks! {
-    "rsi" sized::<1, false>: __tsan_read1 __tsan_volatile_read1;
-    "rsi" sized::<2, false>: __tsan_read2 __tsan_volatile_read2 __tsan_unaligned_read2 __tsan_unaligned_volatile_read2;
-    "rsi" sized::<4, false>: __tsan_read4 __tsan_volatile_read4 __tsan_unaligned_read4 __tsan_unaligned_volatile_read4;
-    "rsi" sized::<8, false>: __tsan_read8 __tsan_volatile_read8 __tsan_unaligned_read8 __tsan_unaligned_volatile_read8 __tsan_vptr_read;
+    "rsi" sized::<1, false>: __tsan_read1 norns_read1 __tsan_volatile_read1;
+    "rsi" sized::<2, false>: __tsan_read2 norns_read2 __tsan_volatile_read2 __tsan_unaligned_read2 __tsan_unaligned_volatile_read2;
+    "rsi" sized::<4, false>: __tsan_read4 norns_read4 __tsan_volatile_read4 __tsan_unaligned_read4 __tsan_unaligned_volatile_read4;
+    "rsi" sized::<8, false>: __tsan_read8 norns_read8 __tsan_volatile_read8 __tsan_unaligned_read8 __tsan_unaligned_volatile_read8 __tsan_vptr_read;
     "rsi" sized::<16, false>: __tsan_read16 __tsan_volatile_read16 __tsan_unaligned_read16 __tsan_unaligned_volatile_read16;
-    "rsi" sized::<1, true>: __tsan_write1 __tsan_volatile_write1;
-    "rsi" sized::<2, true>: __tsan_write2 __tsan_volatile_write2 __tsan_unaligned_write2 __tsan_unaligned_volatile_write2;
-    "rsi" sized::<4, true>: __tsan_write4 __tsan_volatile_write4 __tsan_unaligned_write4 __tsan_unaligned_volatile_write4;
-    "rsi" sized::<8, true>: __tsan_write8 __tsan_volatile_write8 __tsan_unaligned_write8 __tsan_unaligned_volatile_write8;
+    "rsi" sized::<1, true>: __tsan_write1 norns_write1 __tsan_volatile_write1;
+    "rsi" sized::<2, true>: __tsan_write2 norns_write2 __tsan_volatile_write2 __tsan_unaligned_write2 __tsan_unaligned_volatile_write2;
+    "rsi" sized::<4, true>: __tsan_write4 norns_write4 __tsan_volatile_write4 __tsan_unaligned_write4 __tsan_unaligned_volatile_write4;
+    "rsi" sized::<8, true>: __tsan_write8 norns_write8 __tsan_volatile_write8 __tsan_unaligned_write8 __tsan_unaligned_volatile_write8;
     "rsi" sized::<16, true>: __tsan_write16 __tsan_volatile_write16 __tsan_unaligned_write16 __tsan_unaligned_volatile_write16;
     "rsi" both::<1>: __tsan_read_write1;
     "rsi" both::<2>: __tsan_read_write2 __tsan_unaligned_read_write2;
@@ -202,18 +211,30 @@ unsafe extern "C" fn module_loaded() {
 
 /// The caller passes the return address of its own frame; its stack pointer is just above the
 /// return address of this call.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-#[unsafe(naked)]
-unsafe extern "C" fn __tsan_func_entry() {
-    core::arch::naked_asm!(
-        "lea rsi, [rsp + 8]",
-        "jmp {enter}",
-        enter = sym enter,
-    )
+macro_rules! entries {
+    ($($name:ident)*) => {$(
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "lea rsi, [rsp + 8]",
+                "jmp {enter}",
+                enter = sym enter,
+            )
+        }
+    )*};
 }
+
+entries! { __tsan_func_entry norns_func_entry }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn __tsan_func_exit() {
+    // SAFETY: takes nothing.
+    unsafe { leave() };
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn norns_func_exit() {
     // SAFETY: takes nothing.
     unsafe { leave() };
 }

@@ -19,6 +19,7 @@ mod atomics;
 mod attach;
 mod control;
 mod detect;
+mod fast;
 mod hooks;
 mod interpose;
 mod lock;

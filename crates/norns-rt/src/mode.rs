@@ -43,6 +43,7 @@ pub fn is_controlled() -> bool {
 
 pub fn set(mode: Mode) {
     MODE.store(mode as u8, Ordering::Relaxed);
+    crate::fast::mode_changed();
 }
 
 /// The bytes of a C string. (`CStr` would call `strlen`, which this library interposes.)

@@ -8,6 +8,7 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::detect::Quick;
 use crate::interpose::{C11Routine, Call};
 use crate::lock::Lock;
 use crate::record::filter::Filter;
@@ -81,8 +82,12 @@ impl Stack {
 
 #[repr(C)]
 pub struct Thread {
-    // First what the recorder's hooks touch.
+    // First what the hooks touch; `fast.s` knows the places up to `stack`.
     pub filter: Filter,
+    /// Accesses that were not logged because the segment has them already; by size, then write.
+    pub covered: [u64; 10],
+    pub quick: Quick,
+    pub stack: Stack,
     /// Non-zero while this thread is inside the recorder: a signal handler that runs then must
     /// leave its events in `pending`.
     pub busy: u8,
@@ -93,8 +98,6 @@ pub struct Thread {
     pub slot: *mut u8,
     /// The last sequence number that this thread wrote.
     pub sequence: u64,
-    /// Accesses that were not logged because the segment has them already; by size, then write.
-    pub covered: [u64; 10],
     pub logged: u64,
     pub lost: u64,
     pub pending: Pending,
@@ -131,8 +134,6 @@ pub struct Thread {
     /// What replay and detection know of this thread; null in record mode.
     pub control: *mut crate::control::thread::ControlThread,
     next_free: *mut Thread,
-
-    pub stack: Stack,
 }
 
 /// Behind every limit: the first event of a thread gets it a place to write to.

@@ -3,12 +3,14 @@
 //! They are in the initial-exec model, written in assembly because stable Rust has no such
 //! attribute: one load from the thread control block, no call.
 //!
-//! `fast` is the recorder of this thread, or null when a hook must take the slow way: mode is not
-//! record, no thread was created yet, this thread is not attached. `thread` is what every mode
-//! knows about this thread; null before it is attached, `GONE` after its end.
+//! `fast` is what the plain hooks need of this thread, or nothing when they must take the slow
+//! way: no thread was created yet, this thread is not attached, the mode wants every access.
+//! `thread` is what every mode knows about this thread; null before it is attached, `GONE` after
+//! its end.
 
 use core::arch::{asm, global_asm};
 
+use crate::fast;
 use crate::thread::Thread;
 
 global_asm!(
@@ -32,11 +34,49 @@ global_asm!(
 /// A thread that has ended: it runs on for a while inside the C library.
 pub const GONE: *mut Thread = 1 as *mut Thread;
 
+/// What the plain hooks find: a block, and for which mode.
+#[derive(Clone, Copy)]
+pub struct Fast(usize);
+
+impl Fast {
+    pub const NONE: Self = Self(0);
+    const DETECT: usize = 1;
+
+    pub fn recorder(thread: *mut Thread) -> Self {
+        Self(thread as usize)
+    }
+
+    pub fn detector(thread: *mut Thread) -> Self {
+        Self(thread as usize | Self::DETECT)
+    }
+
+    /// The block, when the mode is record; else null.
+    #[inline(always)]
+    pub fn as_recorder(self) -> *mut Thread {
+        if self.0 & Self::DETECT == 0 {
+            self.0 as *mut Thread
+        } else {
+            core::ptr::null_mut()
+        }
+    }
+
+    #[inline(always)]
+    pub fn is_detector(self) -> bool {
+        self.0 & Self::DETECT != 0
+    }
+
+    /// The block in whichever mode, or null.
+    #[inline(always)]
+    pub fn block(self) -> *mut Thread {
+        (self.0 & !Self::DETECT) as *mut Thread
+    }
+}
+
 macro_rules! word {
     ($get:ident $set:ident $symbol:literal) => {
         #[inline(always)]
-        pub fn $get() -> *mut Thread {
-            let value: *mut Thread;
+        fn $get() -> usize {
+            let value: usize;
             // SAFETY: reads the word of this thread that the assembly above reserves.
             unsafe {
                 asm!(
@@ -49,7 +89,7 @@ macro_rules! word {
             value
         }
 
-        pub fn $set(value: *mut Thread) {
+        fn $set(value: usize) {
             // SAFETY: writes the word of this thread that the assembly above reserves.
             unsafe {
                 asm!(
@@ -64,5 +104,24 @@ macro_rules! word {
     };
 }
 
-word! { fast set_fast "norns_tls_fast" }
-word! { thread set_thread "norns_tls_thread" }
+word! { fast_word set_fast_word "norns_tls_fast" }
+word! { thread_word set_thread_word "norns_tls_thread" }
+
+#[inline(always)]
+pub fn fast() -> Fast {
+    Fast(fast_word())
+}
+
+pub fn set_fast(value: Fast) {
+    set_fast_word(value.0);
+    fast::set_word(value.0);
+}
+
+#[inline(always)]
+pub fn thread() -> *mut Thread {
+    thread_word() as *mut Thread
+}
+
+pub fn set_thread(thread: *mut Thread) {
+    set_thread_word(thread as usize);
+}

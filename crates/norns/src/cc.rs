@@ -205,6 +205,11 @@ fn wrap(compiler: &Compiler, words: Vec<OsString>) -> anyhow::Result<Vec<OsStrin
 
     let mut first: Vec<OsString> = Vec::new();
     let mut last: Vec<OsString> = Vec::new();
+    if plan.link == Runtime::Needed && !line.shared {
+        // A hook in the executable itself costs half of one behind the linkage table.
+        let object = runtime_library::hooks_object(&runtime_library::find()?, &compiler.words);
+        first.extend(object.iter().flat_map(|object| linker_words(&[object])));
+    }
     if plan.instrument {
         last.extend(instrumentation(compiler.family, &line));
     }

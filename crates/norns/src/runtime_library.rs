@@ -1,17 +1,22 @@
-//! Where the runtime library is, and what the wrapper keeps on disk to link it with gcc.
+//! Where the runtime library is, and what the wrapper keeps on disk to link it: a folder for gcc,
+//! an object with the hooks of an executable.
 //!
 //! The library stands beside the `norns` executable. `NORNS_RUNTIME` names another one.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
 const NAME: &str = "libnorns_rt.so";
+
+/// The hooks that are linked into executables themselves.
+const HOOKS: &str = include_str!("../../norns-rt/src/fast.s");
 
 /// The runtime library's absolute path.
 pub fn find() -> anyhow::Result<PathBuf> {
@@ -46,6 +51,19 @@ pub fn gcc_shim(runtime: &Path) -> anyhow::Result<PathBuf> {
         "/* The ThreadSanitizer runtime that gcc asks for is Norns's. */\nINPUT(\"{}\")\n",
         runtime.display()
     );
+    let mut last_error = None;
+    for folder in own_folders(runtime) {
+        match ensure_file(&folder, "libtsan.so", &script) {
+            Ok(()) => return Ok(folder),
+            Err(error) => last_error = Some((folder, error)),
+        }
+    }
+    let (folder, error) = last_error.expect("at least one folder was tried");
+    Err(error).with_context(|| format!("cannot write {}", folder.join("libtsan.so").display()))
+}
+
+/// Where files of ours that go with this runtime may be: beside it, or else in the user's cache.
+fn own_folders(runtime: &Path) -> impl Iterator<Item = PathBuf> {
     let beside = runtime
         .parent()
         .unwrap_or(Path::new("/"))
@@ -55,19 +73,44 @@ pub fn gcc_shim(runtime: &Path) -> anyhow::Result<PathBuf> {
         .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
     // One folder for every runtime, since several may be used by turns.
     let name = format!("gcc-shim-{:016x}", fnv(runtime.as_os_str()));
-    let places = [
-        Some(beside),
-        cache.map(|cache| cache.join("norns").join(&name)),
-    ];
-    let mut last_error = None;
-    for folder in places.into_iter().flatten() {
-        match ensure_file(&folder, "libtsan.so", &script) {
-            Ok(()) => return Ok(folder),
-            Err(error) => last_error = Some((folder, error)),
-        }
+    let cache = cache.map(|cache| cache.join("norns").join(name));
+    [Some(beside), cache].into_iter().flatten()
+}
+
+/// The object with the hooks of an executable, assembled when it is missing. Without it the
+/// program calls the hooks of the runtime, which is slower and the same otherwise; so `None` when
+/// this compiler cannot assemble it.
+pub fn hooks_object(runtime: &Path, compiler: &[OsString]) -> Option<PathBuf> {
+    let stem = format!("hooks-{:016x}", fnv(OsStr::new(HOOKS)));
+    let name = format!("{stem}.o");
+    let found = own_folders(runtime)
+        .map(|folder| folder.join(&name))
+        .find(|path| path.exists());
+    if found.is_some() {
+        return found;
     }
-    let (folder, error) = last_error.expect("at least one folder was tried");
-    Err(error).with_context(|| format!("cannot write {}", folder.join("libtsan.so").display()))
+    own_folders(runtime).find_map(|folder| {
+        let source = format!("{stem}.s");
+        ensure_file(&folder, &source, HOOKS).ok()?;
+        // Many compilers run at once: the file appears whole or not at all.
+        let draft = folder.join(format!(".{name}.{}", std::process::id()));
+        let (program, words) = compiler.split_first()?;
+        let assembled = Command::new(program)
+            .args(words)
+            .args(["-c", "-x", "assembler"])
+            .arg(folder.join(source))
+            .arg("-o")
+            .arg(&draft)
+            .stdin(Stdio::null())
+            .output()
+            .is_ok_and(|output| output.status.success());
+        let path = folder.join(&name);
+        let placed = assembled && fs::rename(&draft, &path).is_ok();
+        if !placed {
+            let _ = fs::remove_file(&draft);
+        }
+        placed.then_some(path)
+    })
 }
 
 fn ensure_file(folder: &Path, name: &str, content: &str) -> std::io::Result<()> {

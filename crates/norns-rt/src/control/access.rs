@@ -8,6 +8,7 @@ use super::output::Line;
 use super::thread::{ControlThread, Operation};
 use super::{MONITOR, enter, is_replaying, with_clocks};
 use crate::detect::{AtomicEffect, Kind, Order, Race};
+use crate::thread::Thread;
 use crate::wire::Code;
 
 /// Program counters at which a replay must look closer, as a small hash set without misses: a
@@ -60,6 +61,21 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
     }
     let kind = if write { Kind::Write } else { Kind::Read };
     watch(me, address, size, kind, pc);
+}
+
+/// The same in detect mode alone; `block` is the running thread's.
+#[inline]
+pub fn detect(block: *mut Thread, address: usize, size: usize, write: bool, pc: usize) {
+    // SAFETY: the word that `block` came from is set only while the thread is attached, and its
+    // `control` with it.
+    let (me, ignored) = unsafe { (&mut *(*block).control, (*block).ignored) };
+    if me.inside != 0 || ignored != 0 {
+        return;
+    }
+    me.inside = 1;
+    let kind = if write { Kind::Write } else { Kind::Read };
+    watch(me, address, size, kind, pc);
+    me.inside = 0;
 }
 
 #[inline]

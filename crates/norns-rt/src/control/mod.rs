@@ -93,6 +93,7 @@ pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
         threads::main_thread(main);
         crate::attach::watch_end(main);
         mode::set(mode);
+        threads::let_hooks_decide(main);
     }
 }
 

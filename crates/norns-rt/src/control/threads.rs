@@ -11,7 +11,26 @@ use super::{Inside, MONITOR, detector, enter, is_replaying, new_thread};
 use crate::detect::Name;
 use crate::real;
 use crate::thread::Thread;
+use crate::tls::{self, Fast};
 use crate::wire::Code;
+
+/// In detect mode alone the hooks of this thread may decide by themselves. `runtime` is the
+/// running thread's block.
+pub fn let_hooks_decide(runtime: &mut Thread) {
+    if is_replaying() || runtime.control.is_null() {
+        return;
+    }
+    // SAFETY: blocks are never given back, and this one is the running thread's.
+    let me = unsafe { &mut *runtime.control };
+    if let Some(detector) = detector()
+        && let Some(thread) = me.detect.as_mut()
+    {
+        runtime.quick = detector.quick();
+        // SAFETY: `ending` takes it away before the block can go to another thread.
+        unsafe { thread.set_quick(&mut runtime.quick) };
+        tls::set_fast(Fast::detector(runtime));
+    }
+}
 
 fn operation(code: Code, number: u32, may_fail: bool, pc: usize) -> Operation {
     Operation {
@@ -124,6 +143,8 @@ pub fn started(runtime: &mut Thread) {
         guard.take_turn(inside.me, operation(Code::Start, 0, false, 0));
         guard.complete();
     }
+    drop(inside);
+    let_hooks_decide(runtime);
 }
 
 /// The thread runs nothing of the program any more.
@@ -136,6 +157,11 @@ pub fn ending(runtime: &mut Thread) {
     }
     me.activity = Activity::Ended;
     me.runtime = core::ptr::null_mut();
+    tls::set_fast(Fast::NONE);
+    if let Some(thread) = me.detect.as_mut() {
+        // SAFETY: null is always allowed.
+        unsafe { thread.set_quick(core::ptr::null_mut()) };
+    }
     if me.detached
         && let Some(detector) = detector()
         && let Some(thread) = me.detect.as_mut()

@@ -28,7 +28,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clock::VectorClock;
 use memory::Arena;
-use shadow::{Cell, Epoch, Shadow};
+use shadow::{Cell, Epoch, Shadow, Untouched};
 use sites::Sites;
 use sync_table::{Locked, SyncTable};
 
@@ -277,7 +277,7 @@ impl Detector {
     /// What the hooks need to know of a thread of this detector.
     pub fn quick(&self) -> Quick {
         Quick {
-            epoch: 0,
+            key: 0,
             directory: self.shadow.directory(),
             first_block: self.shadow.first_block(),
         }
@@ -302,11 +302,13 @@ impl Detector {
             let mask = ((1u32 << size) - 1) << (address & 7);
             self.access_granule(thread, address, mask as u8, kind, pc, &mut report);
         } else {
-            self.access_range(thread, address, size, kind, pc, &mut report);
+            let touch = Untouched::Add;
+            self.access_range(thread, address, size, kind, pc, touch, &mut report);
         }
     }
 
     #[inline(never)]
+    #[allow(clippy::too_many_arguments)]
     fn access_range(
         &self,
         thread: &Thread,
@@ -314,16 +316,36 @@ impl Detector {
         size: usize,
         kind: Kind,
         pc: usize,
+        untouched: Untouched,
         report: &mut dyn FnMut(Race),
     ) {
         let end = address.saturating_add(size);
         let mut at = address;
-        while at < end {
-            let granule_end = (at & !7) + 8;
-            let stop = end.min(granule_end);
-            let mask = (((1u32 << (stop - at)) - 1) << (at & 7)) as u8;
-            self.access_granule(thread, at, mask, kind, pc, report);
+        if at & 7 != 0 {
+            let stop = end.min((at & !7) + 8);
+            let mask = ((1u32 << (stop - at)) - 1) << (at & 7);
+            self.access_granule(thread, at, mask as u8, kind, pc, report);
             at = stop;
+        }
+        let whole_end = end & !7;
+        if at < whole_end && !self.exhausted.load(Ordering::Relaxed) {
+            let epoch = Epoch::new(thread.slot, thread.epoch);
+            let new = Cell::new(epoch, 0xff, kind, self.sites.of(pc));
+            let clock: &VectorClock = &thread.clock;
+            while at < whole_end {
+                at += self.shadow.add_range(
+                    at,
+                    whole_end - at,
+                    new,
+                    untouched,
+                    |old: Cell| clock.get(old.slot()) >= old.clock(),
+                    |at, old| report(self.describe(thread, at, 0xff, kind, pc, old)),
+                );
+            }
+        }
+        if at < end {
+            let mask = (1u32 << (end - at)) - 1;
+            self.access_granule(thread, at, mask as u8, kind, pc, report);
         }
     }
 
@@ -342,12 +364,6 @@ impl Detector {
             return;
         };
         let epoch = Epoch::new(thread.slot, thread.epoch);
-        if self
-            .shadow
-            .knows(granule, Cell::new(epoch, mask, kind, sites::Site(0)))
-        {
-            return;
-        }
         if self.exhausted.load(Ordering::Relaxed) {
             return;
         }
@@ -401,13 +417,9 @@ impl Detector {
         const WHOLE: usize = 4096;
         let head = size.min(WHOLE);
         self.access(thread, address, head, Kind::Write, pc, &mut report);
-        let mut at = address + head;
-        while at < address + size {
-            if self.shadow.is_touched(at) {
-                self.access_granule(thread, at, 0xff, Kind::Write, pc, &mut report);
-            }
-            at += 8;
-        }
+        let (rest, left) = (address + head, size - head);
+        let skip = Untouched::Skip;
+        self.access_range(thread, rest, left, Kind::Write, pc, skip, &mut report);
     }
 
     /// Memory came into use: a new block, mapping or stack. Older accesses to it are void.

@@ -89,7 +89,9 @@ impl Cell {
     /// that `new` could tell is new.
     #[inline]
     pub fn covers(self, new: Cell) -> bool {
-        (self.0 ^ new.0) & EPOCH == 0 && !self.0 & new.0 & (MASK | WRITE | PLAIN) == 0
+        // The upper halves must be equal, and below nothing of `new` missing.
+        let differ = self.0 ^ (new.0 | !EPOCH);
+        differ & (EPOCH | new.0 & (MASK | WRITE | PLAIN)) == 0
     }
 
     /// Whatever races with the old access `self`, where the two overlap, also races with `new`,
@@ -101,9 +103,7 @@ impl Cell {
 
     #[inline]
     fn conflicts_with(self, new: Cell) -> bool {
-        self.0 & new.0 & MASK != 0
-            && (self.0 | new.0) & WRITE != 0
-            && (self.0 | new.0) & PLAIN != 0
+        self.0 & new.0 & MASK != 0 && (self.0 | new.0) & WRITE != 0 && (self.0 | new.0) & PLAIN != 0
     }
 }
 
@@ -183,13 +183,22 @@ impl Granule {
         done != 0
     }
 
+    /// Pages that nobody touched stay untouched.
+    #[inline]
     fn clear(&self) {
-        for cell in &self.0 {
-            if cell.load(Ordering::Relaxed) != 0 {
-                cell.store(0, Ordering::Relaxed);
-            }
+        let [first, second] = self.load();
+        if first.0 | second.0 != 0 {
+            self.0[0].store(0, Ordering::Relaxed);
+            self.0[1].store(0, Ordering::Relaxed);
         }
     }
+}
+
+/// What to do with memory that nobody has touched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Untouched {
+    Add,
+    Skip,
 }
 
 /// An access on its way into a granule.
@@ -337,19 +346,6 @@ impl Shadow {
         unsafe { &*chunk.cast::<u8>().add(CHUNK_BYTES).cast::<AtomicU64>() }
     }
 
-    /// Whether a cell already says everything that `new` would.
-    #[inline]
-    pub fn knows(&self, granule: &Granule, new: Cell) -> bool {
-        let [first, second] = granule.load();
-        if first.covers(new) {
-            return true;
-        }
-        if second.is_link() {
-            return self.blocks.knows(granule, block_of(second), new);
-        }
-        second.covers(new)
-    }
-
     fn stripe(&self, address: usize) -> &SpinLock {
         let index = (address >> GRANULE_BITS) & (STRIPES - 1);
         // SAFETY: the index is masked to the number of stripes; zero bytes are an open lock.
@@ -369,6 +365,9 @@ impl Shadow {
         loop {
             let old = granule.load();
             if old[1].is_link() {
+                if old[0].covers(new) || self.blocks.knows(granule, block_of(old[1]), new) {
+                    return None;
+                }
                 break;
             }
             let mut adding = Adding::new(new, &ordered);
@@ -384,6 +383,56 @@ impl Shadow {
             }
         }
         self.add_crowded(granule, address, new, &ordered)
+    }
+
+    /// Adds an access to whole granules from `address` on, at most up to the end of its chunk, and
+    /// tells `race` of races: address and earlier access. Returns the bytes that were done.
+    ///
+    /// The usual cases change one cell, with a plain store: an access of another thread to the same
+    /// granule in the same nanosecond may be lost, at this granule, not at the next.
+    pub fn add_range(
+        &self,
+        address: usize,
+        size: usize,
+        new: Cell,
+        untouched: Untouched,
+        ordered: impl Fn(Cell) -> bool,
+        mut race: impl FnMut(usize, Cell),
+    ) -> usize {
+        let chunk_end = (address | ((1 << CHUNK_BITS) - 1)) + 1;
+        let bytes = size.min(chunk_end - address);
+        let skips = untouched == Untouched::Skip;
+        if skips && self.chunk(address).load(Ordering::Acquire).is_null() {
+            return bytes;
+        }
+        let Some(first) = self.granule(address) else {
+            return bytes;
+        };
+        for index in 0..bytes >> GRANULE_BITS {
+            // SAFETY: `bytes` ends with the chunk that `first` is in.
+            let granule = unsafe { &*ptr::from_ref(first).add(index) };
+            let [old, second] = granule.load();
+            if old.covers(new) {
+                continue;
+            }
+            if second == Cell::NONE {
+                if old == Cell::NONE {
+                    if !skips {
+                        granule.0[0].store(new.0, Ordering::Relaxed);
+                    }
+                    continue;
+                }
+                if old.slot() == new.slot() && old.is_dominated_by(new) {
+                    granule.0[0].store(new.0, Ordering::Relaxed);
+                    continue;
+                }
+            }
+            let at = address + (index << GRANULE_BITS);
+            if let Some(old) = self.add(granule, at, new, &ordered) {
+                race(at, old);
+            }
+        }
+        bytes
     }
 
     #[inline(never)]
@@ -514,9 +563,16 @@ impl Shadow {
         } else {
             (end, end)
         };
-        for at in (start..head_end).chain(tail_start..end).step_by(8) {
-            if let Some(granule) = self.granule(at) {
-                granule.clear();
+        for (from, to) in [(start, head_end), (tail_start, end)] {
+            if from >= to {
+                continue;
+            }
+            let Some(first) = self.granule(from) else {
+                return;
+            };
+            for index in 0..(to - from).div_ceil(8) {
+                // SAFETY: both ranges end with the chunk at the latest.
+                unsafe { &*ptr::from_ref(first).add(index) }.clear();
             }
         }
     }
@@ -537,14 +593,6 @@ impl Shadow {
             self.blocks.give_back(block_of(second));
         }
         stripe.unlock();
-    }
-
-    /// Whether anything at all is known of the granule, without making shadow for it.
-    pub fn is_touched(&self, address: usize) -> bool {
-        !self.chunk(address).load(Ordering::Acquire).is_null()
-            && self
-                .granule(address)
-                .is_some_and(|granule| granule.load() != [Cell::NONE; CELLS])
     }
 }
 

@@ -12,14 +12,18 @@ const LAST_CLOCK: u32 = (1 << CLOCK_BITS) - 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Name(pub u32);
 
-/// What the assembly of the hooks knows of a thread: enough to see that an access is not new.
+/// What the hooks know of a thread: enough to see that an access is not new.
 #[repr(C)]
 pub struct Quick {
-    /// The epoch that an access made now would have; 0 when that must be found out first.
-    pub epoch: u32,
+    /// Above, the epoch that an access made now would have, or `NOT_NOW` when that must be found
+    /// out first; below, ones.
+    pub key: u64,
     pub directory: *const u8,
     pub first_block: *const u8,
 }
+
+/// No epoch: the last slot is never used.
+const NOT_NOW: Epoch = Epoch(((SLOTS as u32 - 1) << CLOCK_BITS) | 1);
 
 /// Owned and used by its thread alone, except while the thread does not run yet or any more.
 pub struct Thread {
@@ -172,13 +176,13 @@ impl Thread {
 
     fn tell_hooks(&mut self) {
         let epoch = if self.published {
-            0
+            NOT_NOW
         } else {
-            Epoch::new(self.slot, self.epoch).0
+            Epoch::new(self.slot, self.epoch)
         };
         // SAFETY: `set_quick` was promised that it lives.
         if let Some(quick) = unsafe { self.quick.as_mut() } {
-            quick.epoch = epoch;
+            quick.key = u64::from(epoch.0) << 32 | 0xffff_ffff;
         }
     }
 

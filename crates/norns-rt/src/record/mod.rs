@@ -128,7 +128,7 @@ pub fn before_fork() -> Option<&'static mut Thread> {
     early::write(main);
     statistics::write_maps();
     attach::watch_end(main);
-    tls::set_fast(main);
+    tls::set_fast(tls::Fast::recorder(main));
     Some(main)
 }
 
