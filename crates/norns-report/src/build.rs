@@ -11,6 +11,7 @@ use norns_model::{Bug, Witness};
 use norns_trace::{Event, EventIndex, ObjectId, Op, SourcePlace, ThreadId, Trace};
 
 use crate::describe::{describe, memory_name, object_name, origin, place_name};
+use crate::expression::{self, Role};
 use crate::finding::{Finding, Kind, Verdict};
 use crate::sketch::{
     Edge, FORMAT, Fold, Frame, HeldLock, Lane, Operation, Panel, Row, Sketch, SourceLine, Step,
@@ -49,6 +50,7 @@ pub fn sketch(trace: &Trace, witness: &Witness, finding: &Finding, sources: Sour
         bug: &bug,
         lanes: &lanes,
         visible: &visible,
+        sources,
     };
 
     let (ran, can) = view.panels(witness, &histories);
@@ -61,7 +63,7 @@ pub fn sketch(trace: &Trace, witness: &Witness, finding: &Finding, sources: Sour
         id: finding.id.clone(),
         kind: finding.kind,
         status: finding.status,
-        title: title(trace, finding.kind, &bug),
+        title: title(trace, finding.kind, &bug, sources),
         facts: facts(finding, &can),
         why: why(finding.kind, &operations),
         lanes: lanes
@@ -244,6 +246,7 @@ struct View<'a> {
     bug: &'a [EventIndex],
     lanes: &'a [ThreadId],
     visible: &'a BTreeSet<EventIndex>,
+    sources: Sources<'a>,
 }
 
 impl View<'_> {
@@ -340,12 +343,13 @@ impl View<'_> {
                 .expect("only events of lanes are in the order");
             let event = &self.trace.events[index.index()];
             let described = describe(self.trace, index);
+            let what = with_expression(self.trace, index, self.sources, described.what);
             rows.push(Row::Step(Step {
                 event: index.0,
                 number: at + 1,
                 lane,
                 mark: described.mark,
-                what: described.what,
+                what,
                 value: described.value,
                 place: place_name(self.trace, event),
                 moved: moved.contains(&index),
@@ -478,7 +482,7 @@ fn operation(trace: &Trace, index: EventIndex, sources: Sources) -> Operation {
     };
     Operation {
         thread: trace.thread(event.thread).name.clone(),
-        what: doing(trace, index),
+        what: with_expression(trace, index, sources, doing(trace, index)),
         snippet: snippet(sources(&frame.file).as_deref(), frame.line),
         stack: stack(trace, &history, event),
         locks_held: held_at(trace, &history, index)
@@ -494,6 +498,31 @@ fn operation(trace: &Trace, index: EventIndex, sources: Sources) -> Operation {
         file: frame.file,
         line: frame.line,
         function: frame.function,
+    }
+}
+
+/// The text about an event with the source's own words for memory that has no name of its own.
+fn with_expression(trace: &Trace, index: EventIndex, sources: Sources, text: String) -> String {
+    let event = &trace.events[index.index()];
+    let (access, role) = match event.op {
+        Op::Read(access) => (access, Role::Read),
+        Op::Write(access) => (access, Role::Write),
+        Op::Free(access) => (access, Role::Call),
+        _ => return text,
+    };
+    let whole = trace.symbol_at(access.address);
+    if whole.is_some_and(|symbol| symbol.address == access.address) {
+        return text;
+    }
+    let frame = trace.place(event.place).frames.first();
+    let expression = frame.and_then(|frame| {
+        let source = sources(&frame.file)?;
+        let line = source.lines().nth(frame.line.checked_sub(1)? as usize)?;
+        expression::at(line, frame.column, role)
+    });
+    match expression {
+        Some(expression) => text.replace(&memory_name(trace, access), &expression),
+        None => text,
     }
 }
 
@@ -599,7 +628,8 @@ fn is_runtime(frame: &SourcePlace) -> bool {
     frame.file.contains("crates/norns-rt/src/")
 }
 
-fn title(trace: &Trace, kind: Kind, bug: &[EventIndex]) -> String {
+fn title(trace: &Trace, kind: Kind, bug: &[EventIndex], sources: Sources) -> String {
+    let doing = |index| with_expression(trace, index, sources, doing(trace, index));
     let event = |at: usize| &trace.events[bug[at].index()];
     let thread = |at: usize| trace.thread(event(at).thread).name.as_str();
     match (kind, bug) {
@@ -607,9 +637,9 @@ fn title(trace: &Trace, kind: Kind, bug: &[EventIndex]) -> String {
             format!(
                 "data race: {} {} while {} {}",
                 thread(0),
-                doing(trace, *first),
+                doing(*first),
                 thread(1),
-                doing(trace, *second)
+                doing(*second)
             )
         }
         (Kind::UseAfterFree, [first, second]) => {
@@ -620,7 +650,7 @@ fn title(trace: &Trace, kind: Kind, bug: &[EventIndex]) -> String {
             format!(
                 "use after free: {} {} after {} frees it",
                 thread(user),
-                doing(trace, used),
+                doing(used),
                 thread(freer)
             )
         }
@@ -629,12 +659,12 @@ fn title(trace: &Trace, kind: Kind, bug: &[EventIndex]) -> String {
                 "double free: {} and {} both {}",
                 thread(0),
                 thread(1),
-                freeing(trace, *first)
+                doing(*first).replacen("frees", "free", 1)
             )
         }
         _ => {
             let waits: Vec<String> = (0..bug.len().min(4))
-                .map(|at| format!("{} {}", thread(at), doing(trace, bug[at])))
+                .map(|at| format!("{} {}", thread(at), doing(bug[at])))
                 .collect();
             let word = if kind == Kind::Deadlock {
                 "deadlock"
@@ -644,10 +674,6 @@ fn title(trace: &Trace, kind: Kind, bug: &[EventIndex]) -> String {
             format!("{word}: {}", waits.join(", "))
         }
     }
-}
-
-fn freeing(trace: &Trace, index: EventIndex) -> String {
-    doing(trace, index).replacen("frees", "free", 1)
 }
 
 fn facts(finding: &Finding, can: &Panel) -> Vec<String> {

@@ -9,6 +9,7 @@ pub mod ci;
 pub mod code;
 pub mod describe;
 mod escape;
+mod expression;
 pub mod finding;
 pub mod fingerprint;
 pub mod html;
