@@ -694,8 +694,9 @@ fn facts(finding: &Finding, can: &Panel) -> Vec<String> {
         .iter()
         .filter(|row| matches!(row, Row::Step(step) if step.moved))
         .count();
+    let come = if moved == 1 { "comes" } else { "come" };
     facts.push(format!(
-        "{} steps, {moved} of those shown come earlier than recorded",
+        "{} steps, {moved} of those shown {come} earlier than recorded",
         can.steps
     ));
     facts
