@@ -8,9 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use norns_model::{Bug, Witness};
-use norns_trace::{Event, EventIndex, ObjectId, Op, SourcePlace, ThreadId, Trace};
+use norns_trace::{Event, EventIndex, ObjectId, Op, ThreadId, Trace};
 
-use crate::describe::{describe, memory_name, object_name, origin, place_name};
+use crate::describe::{
+    describe, is_of_the_system, is_runtime, memory_name, object_name, origin, place_name,
+    shown_frame,
+};
 use crate::expression::{self, Role};
 use crate::finding::{Finding, Kind, Verdict};
 use crate::sketch::{
@@ -122,9 +125,9 @@ pub fn sketch_of_places(finding: &Finding, sources: Sources) -> Sketch {
 /// place, so that a finding reads the same whichever of its threads came first when it was
 /// recorded.
 pub fn bug_events(trace: &Trace, bug: &Bug) -> Vec<EventIndex> {
-    let key = |event: &EventIndex| {
-        let event = &trace.events[event.index()];
-        let frame = trace.place(event.place).frames.first();
+    let key = |index: &EventIndex| {
+        let event = &trace.events[index.index()];
+        let frame = shown_frame(trace, *index);
         let at = frame.map(|frame| (frame.file.clone(), frame.line, frame.function.clone()));
         let reads = matches!(event.op, Op::Read(_));
         (reads, at, trace.thread(event.thread).name.clone())
@@ -341,7 +344,6 @@ impl View<'_> {
             let lane = self
                 .lane(index)
                 .expect("only events of lanes are in the order");
-            let event = &self.trace.events[index.index()];
             let described = describe(self.trace, index);
             let what = with_expression(self.trace, index, self.sources, described.what);
             rows.push(Row::Step(Step {
@@ -351,7 +353,7 @@ impl View<'_> {
                 mark: described.mark,
                 what,
                 value: described.value,
-                place: place_name(self.trace, event),
+                place: place_name(self.trace, index),
                 moved: moved.contains(&index),
                 operation: self
                     .bug
@@ -470,12 +472,7 @@ fn operation(trace: &Trace, index: EventIndex, sources: Sources) -> Operation {
         .map(EventIndex::from_index)
         .filter(|other| trace.events[other.index()].thread == event.thread)
         .collect();
-    let frame = trace
-        .place(event.place)
-        .frames
-        .first()
-        .cloned()
-        .unwrap_or_default();
+    let frame = shown_frame(trace, index).cloned().unwrap_or_default();
     let memory = match event.op {
         Op::Read(access) | Op::Write(access) | Op::Free(access) => Some(access),
         _ => None,
@@ -489,7 +486,7 @@ fn operation(trace: &Trace, index: EventIndex, sources: Sources) -> Operation {
             .into_iter()
             .map(|(object, taken)| HeldLock {
                 name: object_name(trace, object),
-                taken_at: place_name(trace, &trace.events[taken.index()]),
+                taken_at: place_name(trace, taken),
             })
             .collect(),
         origin: memory
@@ -515,6 +512,7 @@ fn with_expression(trace: &Trace, index: EventIndex, sources: Sources, text: Str
         return text;
     }
     let frame = trace.place(event.place).frames.first();
+    let frame = frame.filter(|frame| !is_of_the_system(frame));
     let expression = frame.and_then(|frame| {
         let source = sources(&frame.file)?;
         let line = source.lines().nth(frame.line.checked_sub(1)? as usize)?;
@@ -621,11 +619,6 @@ fn thread_function(trace: &Trace, thread: ThreadId) -> String {
         })
         .map(|frame| frame.function.clone())
         .unwrap_or_default()
-}
-
-/// Whether this is code of Norns's own runtime: nothing that a user wants to read about.
-fn is_runtime(frame: &SourcePlace) -> bool {
-    frame.file.contains("crates/norns-rt/src/")
 }
 
 fn title(trace: &Trace, kind: Kind, bug: &[EventIndex], sources: Sources) -> String {

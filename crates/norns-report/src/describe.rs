@@ -3,7 +3,9 @@
 //! Names come from symbols where the trace has them. `origin` looks a heap block up by scanning
 //! the trace: it is for the few operations of a bug.
 
-use norns_trace::{Access, AtomicKind, Event, EventIndex, ObjectId, ObjectKind, Op, Trace};
+use norns_trace::{
+    Access, AtomicKind, Event, EventIndex, ObjectId, ObjectKind, Op, SourcePlace, Trace,
+};
 use serde::{Deserialize, Serialize};
 
 /// What kind of step this is: decides the shape and colour of its mark.
@@ -193,33 +195,36 @@ pub fn origin(trace: &Trace, access: Access, index: EventIndex) -> String {
     if let Some(symbol) = trace.symbol_at(access.address) {
         return format!("global `{}` of {} bytes", symbol.name, symbol.size);
     }
-    let before = trace.events[..index.index()].iter().rev();
-    let allocation = before.clone().find_map(|event| match event.op {
-        Op::Allocate(block) if block.overlaps(access) => Some((event, block)),
-        _ => None,
-    });
-    if let Some((event, block)) = allocation {
-        return format!(
-            "{} bytes into the {}-byte block that {} allocated at {}",
-            access.address.saturating_sub(block.address),
-            block.size,
-            trace.thread(event.thread).name,
-            place_name(trace, event),
-        );
+    let block = |index: EventIndex, verb| {
+        let event = &trace.events[index.index()];
+        let (Op::Allocate(block) | Op::Free(block)) = event.op else {
+            return None;
+        };
+        let offset = access.address.saturating_sub(block.address);
+        let part = match offset {
+            0 => "the".to_string(),
+            1 => "1 byte into the".to_string(),
+            offset => format!("{offset} bytes into the"),
+        };
+        block.overlaps(access).then(|| {
+            format!(
+                "{part} {}-byte block that {} {verb} at {}",
+                block.size,
+                trace.thread(event.thread).name,
+                place_name(trace, index),
+            )
+        })
+    };
+    let is_allocation =
+        |index: &EventIndex| matches!(trace.events[index.index()].op, Op::Allocate(_));
+    let mut before = (0..index.index()).rev().map(EventIndex::from_index);
+    if let Some(text) = before.find_map(|at| is_allocation(&at).then(|| block(at, "allocated"))?) {
+        return text;
     }
     // What was allocated before the first thread is not in the trace; its release is.
-    let freed = trace.events.iter().find_map(|event| match event.op {
-        Op::Free(block) if block.overlaps(access) => Some((event, block)),
-        _ => None,
-    });
-    match freed {
-        Some((event, block)) => format!(
-            "{} bytes into the {}-byte block that {} frees at {}",
-            access.address.saturating_sub(block.address),
-            block.size,
-            trace.thread(event.thread).name,
-            place_name(trace, event),
-        ),
+    let mut all = (0..trace.events.len()).map(EventIndex::from_index);
+    match all.find_map(|at| (!is_allocation(&at)).then(|| block(at, "frees"))?) {
+        Some(text) => text,
         None => format!(
             "address {:#x}, neither a known global nor a seen block",
             access.address
@@ -227,10 +232,56 @@ pub fn origin(trace: &Trace, access: Access, index: EventIndex) -> String {
     }
 }
 
+/// Where a person would say that an event took place: the innermost frame with a line that is
+/// not in a header of the system, so that a race within `std::vector` is shown where the program uses
+/// the vector. Looks back for the callers only where that is so.
+pub fn shown_frame(trace: &Trace, index: EventIndex) -> Option<&SourcePlace> {
+    let frames = &trace.place(trace.events[index.index()].place).frames;
+    let innermost = frames.first()?;
+    let own = frames.iter().find(|frame| is_own(frame));
+    own.or_else(|| calling_frame(trace, index))
+        .or(Some(innermost))
+}
+
+/// The innermost frame of the program itself among the callers.
+fn calling_frame(trace: &Trace, index: EventIndex) -> Option<&SourcePlace> {
+    let thread = trace.events[index.index()].thread;
+    let mut returned = 0;
+    for earlier in trace.events[..index.index()].iter().rev() {
+        match earlier.op {
+            _ if earlier.thread != thread => {}
+            Op::Leave => returned += 1,
+            Op::Enter if returned > 0 => returned -= 1,
+            Op::Enter => {
+                let frames = &trace.place(earlier.place).frames;
+                if let Some(own) = frames.iter().find(|frame| is_own(frame)) {
+                    return Some(own);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn is_own(frame: &SourcePlace) -> bool {
+    frame.line > 0 && !is_of_the_system(frame) && !is_runtime(frame)
+}
+
+/// Whether the file came with the compiler or a library of the system.
+pub fn is_of_the_system(frame: &SourcePlace) -> bool {
+    frame.file.starts_with("/usr/") || frame.file.contains("/include/c++/")
+}
+
+/// Whether this is code of Norns's own runtime: nothing that a user wants to read about.
+pub(crate) fn is_runtime(frame: &SourcePlace) -> bool {
+    frame.file.contains("crates/norns-rt/src/")
+}
+
 /// `file:line` with the file's last part, or the program counter.
-pub fn place_name(trace: &Trace, event: &Event) -> String {
-    let place = trace.place(event.place);
-    match place.frames.first() {
+pub fn place_name(trace: &Trace, index: EventIndex) -> String {
+    let place = trace.place(trace.events[index.index()].place);
+    match shown_frame(trace, index) {
         Some(frame) if frame.line > 0 => format!("{}:{}", base_name(&frame.file), frame.line),
         _ if place.pc == 0 => String::new(),
         _ => format!("{:#x}", place.pc),

@@ -13,6 +13,7 @@ use anyhow::Context;
 use norns_model::{Bug, Meaning, Witness};
 use norns_predict::stage::{Counts, Reductions};
 use norns_predict::{Detail, Engine, Options, Prediction, predict, usual_meaning};
+use norns_report::describe::shown_frame;
 use norns_report::{
     AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep, bug_events, fingerprint,
     terminal,
@@ -311,7 +312,7 @@ impl Describer<'_> {
     fn source_place(&self, event: EventIndex) -> (String, u32, String, AccessKind, u64) {
         let what = &self.trace.events[event.index()];
         let place = self.trace.place(what.place);
-        let (file, line, function) = match place.frames.first() {
+        let (file, line, function) = match shown_frame(self.trace, event) {
             Some(frame) => (frame.file.clone(), frame.line, frame.function.clone()),
             None => Default::default(),
         };
@@ -322,7 +323,7 @@ impl Describer<'_> {
     fn source(&self, event: EventIndex) -> (String, u32, String) {
         let what = &self.trace.events[event.index()];
         let place = self.trace.place(what.place);
-        match place.frames.first() {
+        match shown_frame(self.trace, event) {
             Some(frame) => (frame.file.clone(), frame.line, frame.function.clone()),
             None if self.text => {
                 let location = format!("location {}", place.pc as i64);

@@ -3,6 +3,7 @@
 use norns_model::{Bug, Witness};
 use norns_replay::report::{Access, Deadlock, Race, Side};
 use norns_replay::schedule::Accesses;
+use norns_report::describe::{is_of_the_system, shown_frame};
 use norns_report::{AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep};
 use norns_trace::symbolise::Symboliser;
 use norns_trace::wire::Code;
@@ -101,7 +102,7 @@ fn race_kind(trace: &Trace, first: EventIndex, second: EventIndex) -> Kind {
 
 fn step(trace: &Trace, index: EventIndex) -> WitnessStep {
     let event = trace.events[index.index()];
-    let frame = trace.place(event.place).frames.first();
+    let frame = shown_frame(trace, index);
     WitnessStep {
         thread: trace.thread(event.thread).name.clone(),
         op: norns_report::describe::describe(trace, index).what,
@@ -112,8 +113,7 @@ fn step(trace: &Trace, index: EventIndex) -> WitnessStep {
 
 fn place(trace: &Trace, index: EventIndex) -> Place {
     let event = trace.events[index.index()];
-    let frame = trace.place(event.place).frames.first().cloned();
-    let frame = frame.unwrap_or_default();
+    let frame = shown_frame(trace, index).cloned().unwrap_or_default();
     Place {
         file: frame.file,
         line: frame.line,
@@ -203,7 +203,9 @@ fn seen(kind: Kind, places: Vec<Place>) -> Finding {
 }
 
 fn place_at(symbols: &mut Symboliser, pc: u64, thread: &str, access: AccessKind) -> Place {
-    let frame = symbols.frames(pc).first().cloned().unwrap_or_default();
+    let frames = symbols.frames(pc);
+    let own = frames.iter().find(|frame| !is_of_the_system(frame));
+    let frame = own.or(frames.first()).cloned().unwrap_or_default();
     Place {
         file: frame.file,
         line: frame.line,
