@@ -83,17 +83,53 @@ pub fn sketch(trace: &Trace, witness: &Witness, finding: &Finding, sources: Sour
     }
 }
 
-/// What can be shown of a finding without a witness: a bug that happened in the recorded run.
-pub fn sketch_of_places(finding: &Finding, sources: Sources) -> Sketch {
-    let words = finding.kind.code().words;
-    let empty = |reordered| Panel {
+/// A hang of the recorded run itself. The last events of the trace, `blocked` of them, are the
+/// operations that never returned.
+pub fn sketch_of_hang(
+    trace: &Trace,
+    blocked: usize,
+    finding: &Finding,
+    sources: Sources,
+) -> Sketch {
+    let events: Vec<EventIndex> = (0..trace.events.len())
+        .map(EventIndex::from_index)
+        .collect();
+    let (done, blocked) = events.split_at(events.len() - blocked);
+    let blocked = blocked.to_vec();
+    let witness = Witness {
+        schedule: done.to_vec(),
+        bug: match finding.kind {
+            Kind::Deadlock => Bug::LockDeadlock { blocked },
+            _ => Bug::Stuck { blocked },
+        },
+    };
+    let whole = sketch(trace, &witness, finding, sources);
+    Sketch {
+        facts: facts(finding, &empty(true)),
+        ran: Panel {
+            caption: "recorded run".into(),
+            reordered: false,
+            ..whole.can
+        },
+        can: empty(true),
+        ..whole
+    }
+}
+
+fn empty(reordered: bool) -> Panel {
+    Panel {
         caption: String::new(),
         rows: Vec::new(),
         edges: Vec::new(),
         missing: None,
         steps: 0,
         reordered,
-    };
+    }
+}
+
+/// What can be shown of a finding of which only the places are known.
+pub fn sketch_of_places(finding: &Finding, sources: Sources) -> Sketch {
+    let words = finding.kind.code().words;
     let operations = finding.places.iter().map(|place| Operation {
         thread: place.thread.clone(),
         what: format!("is at this {words}"),

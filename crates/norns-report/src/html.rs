@@ -136,9 +136,10 @@ fn finding(html: &mut Markup, sketch: &Sketch) {
     html.raw("<div class=\"why\"><b>Why it can happen.</b> ");
     with_code(html, &sketch.why);
     html.raw("</div>\n<div class=\"panels\">");
-    if !sketch.can.rows.is_empty() {
-        panel(html, sketch, "What ran", &sketch.ran);
-        panel(html, sketch, "What can run", &sketch.can);
+    for (title, schedule) in [("What ran", &sketch.ran), ("What can run", &sketch.can)] {
+        if !schedule.rows.is_empty() {
+            panel(html, sketch, title, schedule);
+        }
     }
     html.raw("</div>\n");
     if let Some(others) = sketch.others() {

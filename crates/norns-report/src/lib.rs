@@ -19,6 +19,6 @@ pub mod sketch;
 pub mod suppression;
 pub mod terminal;
 
-pub use build::{Sources, bug_events, sketch, sketch_of_places};
+pub use build::{Sources, bug_events, sketch, sketch_of_hang, sketch_of_places};
 pub use finding::{AccessKind, Finding, Findings, Kind, Place, Status, Verdict, WitnessStep};
 pub use sketch::Sketch;

@@ -3,6 +3,7 @@
 pub mod build;
 mod confirm;
 pub mod describe;
+mod hang;
 mod refine;
 pub mod saved;
 
@@ -272,9 +273,16 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
         return Ok(());
     }
     let stage = Stage::begin("replaying the recording");
-    if let Some(finding) = confirmation.replay_recording(&mut all.not_analysed)?
+    let folder = run.about()?.folder;
+    let sources = |file: &str| runs::source(&folder, file);
+    if let Some((mut finding, sketch)) =
+        confirmation.replay_recording(&mut all.not_analysed, &sources)?
         && arguments.wants(finding.kind)
     {
+        finding.id = fingerprint::fingerprint(finding.kind, &finding.places, &sources);
+        if let Some(sketch) = sketch {
+            run.save(&format!("{}.sketch.json", finding.id), &sketch)?;
+        }
         describe::add(all, finding);
     }
     let mut refuted_count = 0;

@@ -7,12 +7,12 @@ use anyhow::Result;
 use norns_model::Witness;
 use norns_replay::schedule::Accesses;
 use norns_replay::{Ended, Limits, Outcome, Program, Recorded, Replayer};
-use norns_report::{Finding, Status, Verdict};
+use norns_report::{Finding, Sketch, Sources, Status, Verdict};
 use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
 
-use super::describe;
 use super::refine::Refinement;
+use super::{describe, hang};
 
 pub struct Confirmation<'a> {
     replayer: Replayer<'a>,
@@ -46,7 +46,11 @@ impl<'a> Confirmation<'a> {
 
     /// Whether the program follows its own recording. A deadlock that it runs into again, as it
     /// did while it was recorded, is a finding.
-    pub fn replay_recording(&mut self, notes: &mut Vec<String>) -> Result<Option<Finding>> {
+    pub fn replay_recording(
+        &mut self,
+        notes: &mut Vec<String>,
+        sources: Sources,
+    ) -> Result<Option<(Finding, Option<Sketch>)>> {
         let (mut report, mut ended) = self.replayer.replay_recording()?;
         if report.diverged.is_some() || matches!(ended, Ended::TimedOut | Ended::Hung) {
             let first = self.replayer.explain_run(&report, &ended);
@@ -74,7 +78,9 @@ impl<'a> Confirmation<'a> {
             "the program ran into it while it was recorded, and again in the replay of that run"
                 .into(),
         ));
-        Ok(Some(finding))
+        let trace = self.replayer.trace;
+        let sketch = hang::sketch(trace, deadlock, &finding, &mut symbols, sources);
+        Ok(Some((finding, sketch)))
     }
 
     /// Replays a witness, and others of the same bug if the program does not follow it, and
