@@ -11,6 +11,6 @@ pub mod schedule;
 pub mod verdict;
 
 pub use process::{Ended, Error, Input, Limits, Mode, Program};
-pub use record::{Recorded, record};
+pub use record::{How, Recorded, record};
 pub use report::Report;
 pub use verdict::{Outcome, Proof, Replay, Replayer};

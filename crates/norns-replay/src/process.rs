@@ -36,6 +36,7 @@ pub enum Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Record,
+    RecordValues,
     Replay,
     Detect,
     ReplayDetect,
@@ -45,6 +46,7 @@ impl Mode {
     pub fn name(self) -> &'static str {
         match self {
             Mode::Record => "record",
+            Mode::RecordValues => "record-values",
             Mode::Replay => "replay",
             Mode::Detect => "detect",
             Mode::ReplayDetect => "replay+detect",

@@ -1,12 +1,89 @@
 //! The first run, in which the trace is made.
+//!
+//! `norns record` and `norns check` differ in how they run the program (as if Norns were not there,
+//! or under limits and with its input kept); what stands in the file and what the runtime is told
+//! is the same, and is here.
 
+use std::env;
+use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use norns_trace::{Info, Recording, Warning};
+use norns_trace::{Info, Recording, Warning, info};
 
 use crate::process::{Ended, Error, Input, Limits, Mode, Output, Program, Run};
+
+/// How the program is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// As it runs by itself.
+    Naturally,
+    /// With small random delays, for another recording than the natural one.
+    Delayed { seed: u64 },
+    /// One thread at a time, with the values of its accesses; the seed decides who runs when.
+    WithValues { seed: u64 },
+}
+
+impl How {
+    pub fn mode(self) -> Mode {
+        match self {
+            How::Naturally | How::Delayed { .. } => Mode::Record,
+            How::WithValues { .. } => Mode::RecordValues,
+        }
+    }
+
+    /// What the runtime is told, besides its mode.
+    pub fn variables(self, trace: &Path) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![("NORNS_TRACE", trace.as_os_str().to_owned())];
+        if let How::Delayed { seed } | How::WithValues { seed } = self {
+            variables.push(("NORNS_SEED", seed.to_string().into()));
+        }
+        variables
+    }
+
+    /// An empty recording, in place of one that may be there. `folder` is where the program runs.
+    pub fn start_file(
+        self,
+        trace: &Path,
+        command: &[OsString],
+        folder: &Path,
+    ) -> Result<(), Error> {
+        for old in [trace.to_path_buf(), norns_trace::reader::tail_path(trace)] {
+            match fs::remove_file(&old) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Error::file("replace", &old)(error));
+                }
+                _ => {}
+            }
+        }
+        let text = |word: &OsString| word.to_string_lossy().into_owned();
+        let entry = |key: &str, values| Info {
+            key: key.into(),
+            values,
+        };
+        let mut all = vec![
+            entry(info::COMMAND, command.iter().map(text).collect()),
+            entry(info::DIRECTORY, vec![folder.display().to_string()]),
+        ];
+        if let How::WithValues { seed } = self {
+            all.push(entry(info::ACCESSES, vec!["ordered".into()]));
+            all.push(entry(info::SEED, vec![seed.to_string()]));
+        }
+        let mut variables: Vec<String> = env::vars_os()
+            .map(|(name, value)| format!("{}={}", text(&name), text(&value)))
+            .collect();
+        variables.sort();
+        all.extend(
+            variables
+                .into_iter()
+                .map(|variable| entry(info::ENVIRONMENT, vec![variable])),
+        );
+        norns_trace::create_raw(trace, &all)?;
+        Ok(())
+    }
+}
 
 /// A recorded run.
 pub struct Recorded {
@@ -17,41 +94,23 @@ pub struct Recorded {
 }
 
 /// Runs the program once and leaves its trace at `trace`, its output at `output`, and its input,
-/// if it is not a terminal, at `input`; `program.input` is what later runs are to read. A seed asks
-/// for small random delays, for another recording than the natural one.
+/// if it is not a terminal, at `input`; `program.input` is what later runs are to read.
 pub fn record(
     program: &mut Program,
     trace: &Path,
     output: &Path,
     input: &Path,
     limits: Limits,
-    seed: Option<u64>,
+    how: How,
 ) -> Result<Recorded, Error> {
-    let words: Vec<String> = program
-        .command
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let info = [
-        Info {
-            key: "command".into(),
-            values: words,
-        },
-        Info {
-            key: "folder".into(),
-            values: vec![program.folder.to_string_lossy().into_owned()],
-        },
-    ];
-    norns_trace::create_raw(trace, &info)?;
+    how.start_file(trace, &program.command, &program.folder)?;
     let start = Instant::now();
     let keep_input = matches!(program.input, Input::File(_)).then(|| input.to_path_buf());
-    let mut variables = vec![("NORNS_TRACE", trace.as_os_str().to_owned())];
-    variables.extend(seed.map(|seed| ("NORNS_SEED", seed.to_string().into())));
     let run = Run {
         program,
-        mode: Mode::Record,
+        mode: how.mode(),
         limits,
-        variables,
+        variables: how.variables(trace),
         output: Output::File(output.to_path_buf()),
         keep_input: keep_input.clone(),
     };

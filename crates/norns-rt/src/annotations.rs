@@ -9,7 +9,7 @@ use core::ffi::{c_char, c_int, c_void};
 use crate::attach;
 use crate::control;
 use crate::interpose;
-use crate::mode::{Mode, is_controlled, mode};
+use crate::mode::{Mode, is_controlled, is_recording, is_serial, mode};
 use crate::operation::Operation;
 use crate::record;
 use crate::tls;
@@ -21,7 +21,7 @@ const ACQUIRE: u8 = 2;
 const RELEASE: u8 = 3;
 
 fn atomic(kind: u8, order: u8, tag: usize, pc: usize) {
-    if is_controlled() {
+    if is_controlled() && !is_serial() {
         return control::access::atomic(kind, tag, 0, i32::from(order), 0, pc, || ((), true));
     }
     let operation = Operation::new(Code::Atomic, atomic_detail(0, kind, order), tag, pc);
@@ -142,7 +142,7 @@ interpose! {
 
     // A user-specified event: name and fields, each with a zero byte after it.
     fn __norns_custom(text: *const u8, length: usize) |pc| {
-        if mode() == Mode::Record && record::started() && let Some(thread) = attach::current() {
+        if is_recording() && record::started() && let Some(thread) = attach::current() {
             let bytes = core::slice::from_raw_parts(text, length);
             thread.log_bytes(Code::Custom, pc, 0, bytes);
         }
@@ -157,7 +157,7 @@ interpose! {
 }
 
 fn allocation_recorder() -> Option<&'static mut crate::thread::Thread> {
-    if mode() != Mode::Record {
+    if !is_recording() {
         return None;
     }
     record::memory_recorder()

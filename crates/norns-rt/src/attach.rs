@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::control;
-use crate::mode::{self, Mode, is_controlled, mode};
+use crate::mode::{self, Mode, is_controlled, is_recording, is_serial, mode};
 use crate::record::{self, handles};
 use crate::thread::{self, Thread};
 use crate::tls::Fast;
@@ -74,7 +74,7 @@ pub fn current() -> Option<&'static mut Thread> {
 
 #[cold]
 fn attach_stranger() -> Option<&'static mut Thread> {
-    if mode() == Mode::Off || (mode() == Mode::Record && !record::started()) {
+    if mode() == Mode::Off || (is_recording() && !record::started()) {
         return None;
     }
     // Hooks of a signal handler must find the thread attached or not, nothing between.
@@ -107,6 +107,10 @@ pub fn begin_thread(thread: &mut Thread) {
     if is_controlled() {
         control::threads::started(thread);
     }
+    if is_serial() {
+        // Only now it is this thread's turn.
+        record::thread_begins(thread);
+    }
     if mode() == Mode::Record {
         tls::set_fast(Fast::recorder(block));
     }
@@ -136,7 +140,14 @@ unsafe extern "C" fn thread_ends(block: *mut c_void) {
         return;
     }
     let signals = sys::block_signals();
-    if mode() == Mode::Record {
+    if is_serial() {
+        // It may have been cancelled anywhere.
+        control::serial::jumped(current);
+        if !control::serial::has_turn(current) {
+            control::serial::regain();
+        }
+    }
+    if is_recording() {
         record::thread_ends(current);
     }
     if is_controlled() {
@@ -157,7 +168,7 @@ unsafe extern "C" fn exits(status: c_int, _: *mut c_void) {
 
 /// The process is about to end, in whichever orderly way.
 pub fn process_ends(how: u8, status: c_int, pc: usize) {
-    if mode() == Mode::Record {
+    if is_recording() {
         record::process_ends(how, status, pc);
     }
     if is_controlled() {
@@ -189,10 +200,14 @@ unsafe extern "C" fn forked() {
             mode::set(Mode::Off);
         }
     }
-    if mode() == Mode::Record {
+    if is_recording() {
         record::forked();
     }
-    if is_controlled() {
+    if is_serial() {
+        if let Some(thread) = thread::current() {
+            control::serial::forked(thread);
+        }
+    } else if is_controlled() {
         // A schedule is for one process, and so are the detector's clocks.
         mode::set(Mode::Off);
     }

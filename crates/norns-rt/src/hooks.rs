@@ -6,7 +6,7 @@
 //! that norns-cc linked are in `fast.s`; what those cannot decide comes here by the names `norns_…`.
 
 use crate::control;
-use crate::mode::{Mode, mode};
+use crate::mode::{Mode, is_recording, mode};
 use crate::record::filter::Miss;
 use crate::record::{self, statistics};
 use crate::thread::Thread;
@@ -64,6 +64,7 @@ pub fn slow_access(address: usize, size: usize, write: bool, pc: usize) {
             Some(_) => statistics::count_ignored(),
             None => {}
         },
+        Mode::RecordValues => record::values::access(address, size, write, pc),
         Mode::Replay | Mode::Detect | Mode::ReplayDetect => {
             control::access::access(address, size, write, pc);
         }
@@ -119,7 +120,11 @@ unsafe extern "C" fn enter(call: usize, stack_pointer: usize) {
         return;
     }
     // SAFETY: the block of this thread; see `thread::current`.
-    unsafe { (*thread).stack.enter(call, stack_pointer) };
+    let thread = unsafe { &mut *thread };
+    if fast.is_null() {
+        thread.settle();
+    }
+    thread.stack.enter(call, stack_pointer);
 }
 
 unsafe extern "C" fn leave() {
@@ -129,7 +134,11 @@ unsafe extern "C" fn leave() {
         return;
     }
     // SAFETY: the block of this thread; see `thread::current`.
-    unsafe { (*thread).stack.leave() };
+    let thread = unsafe { &mut *thread };
+    if fast.is_null() {
+        thread.settle();
+    }
+    thread.stack.leave();
 }
 
 unsafe extern "C" fn range<const WRITE: bool>(address: usize, size: usize, pc: usize) {
@@ -204,7 +213,7 @@ hooks! {
 /// the module was loaded late and the trace must know where.
 unsafe extern "C" fn module_loaded() {
     record::note_instrumented();
-    if mode() == Mode::Record && record::started() {
+    if is_recording() && record::started() {
         statistics::write_maps();
     }
 }

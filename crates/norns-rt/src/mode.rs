@@ -15,6 +15,8 @@ pub enum Mode {
     Replay = 2,
     Detect = 3,
     ReplayDetect = 4,
+    /// A recording in which one thread runs at a time, with the values of accesses.
+    RecordValues = 5,
 }
 
 static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
@@ -26,6 +28,7 @@ pub fn mode() -> Mode {
         2 => Mode::Replay,
         3 => Mode::Detect,
         4 => Mode::ReplayDetect,
+        5 => Mode::RecordValues,
         _ => Mode::Off,
     }
 }
@@ -35,7 +38,19 @@ pub fn is_off() -> bool {
     MODE.load(Ordering::Relaxed) == Mode::Off as u8
 }
 
-/// Replay, detect, or both.
+/// Recording, with values or without.
+#[inline(always)]
+pub fn is_recording() -> bool {
+    matches!(mode(), Mode::Record | Mode::RecordValues)
+}
+
+/// One thread runs at a time: `control::serial`.
+#[inline(always)]
+pub fn is_serial() -> bool {
+    MODE.load(Ordering::Relaxed) == Mode::RecordValues as u8
+}
+
+/// Operations go through `control`: replay, detect, or both, or a recording with values.
 #[inline(always)]
 pub fn is_controlled() -> bool {
     MODE.load(Ordering::Relaxed) >= Mode::Replay as u8
@@ -97,7 +112,11 @@ unsafe extern "C" fn construct(
     let wanted = unsafe { variable(environment, b"NORNS_MODE") };
     match wanted {
         // SAFETY: as above.
-        Some(b"record") => unsafe { crate::record::begin(environment) },
+        Some(b"record") => unsafe { crate::record::begin(environment, Mode::Record) },
+        // SAFETY: as above.
+        Some(b"record-values") => unsafe {
+            crate::record::begin(environment, Mode::RecordValues)
+        },
         // SAFETY: as above.
         Some(b"replay") => unsafe { crate::control::begin(environment, Mode::Replay) },
         // SAFETY: as above.

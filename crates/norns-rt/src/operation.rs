@@ -4,7 +4,7 @@
 //! what it did. Both are given a wire code, so that a failed attempt is `after` with the failed
 //! code. A mode may make the thread wait in `before`, or tell it to give up there.
 
-use crate::mode::{Mode, is_controlled, mode};
+use crate::mode::{Mode, is_controlled, is_serial, mode};
 use crate::wire::Code;
 use crate::{control, record};
 
@@ -30,6 +30,8 @@ pub struct Operation {
     pub value: u64,
     /// A try or timed operation: `GiveUp` is possible.
     pub may_fail: bool,
+    /// When a timed operation gives up: a clock of the kernel and nanoseconds of it.
+    pub deadline: Option<(i32, i64)>,
 }
 
 impl Operation {
@@ -41,6 +43,7 @@ impl Operation {
             pc,
             value: 0,
             may_fail: false,
+            deadline: None,
         }
     }
 
@@ -51,6 +54,19 @@ impl Operation {
     pub fn that_may_fail(self) -> Self {
         Operation {
             may_fail: true,
+            ..self
+        }
+    }
+
+    /// # Safety
+    /// `time` is a `struct timespec`.
+    pub unsafe fn until(self, clock: i32, time: *const core::ffi::c_void) -> Self {
+        // SAFETY: the caller's word.
+        let [seconds, rest] = unsafe { time.cast::<[i64; 2]>().read() };
+        let end = seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+        Operation {
+            may_fail: true,
+            deadline: Some((clock, end)),
             ..self
         }
     }
@@ -81,6 +97,9 @@ impl Operation {
             }
         } else if is_controlled() {
             control::operations::before(self);
+            if is_serial() && self.releases() {
+                record::operation(self.code, self);
+            }
         }
         Turn::Go
     }
@@ -91,7 +110,16 @@ impl Operation {
         if mode() == Mode::Record && !self.releases() {
             record::operation(happened, self);
         } else if is_controlled() {
-            control::operations::after(self, happened);
+            if is_serial() && matches!(happened, Code::Lock | Code::ReadLock | Code::SemWait) {
+                // What the program only tells us: the point comes first.
+                control::operations::after(self, happened);
+                record::operation(happened, self);
+            } else {
+                if is_serial() && !self.releases() {
+                    record::operation(happened, self);
+                }
+                control::operations::after(self, happened);
+            }
         }
     }
 }

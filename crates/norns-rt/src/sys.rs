@@ -25,6 +25,7 @@ pub const PRLIMIT64: usize = 302;
 
 pub const ENOSYS: isize = -38;
 pub const EINTR: isize = -4;
+pub const ETIMEDOUT: isize = -110;
 pub const EFBIG: isize = -27;
 pub const EOPNOTSUPP: isize = -95;
 

@@ -13,6 +13,7 @@ use crate::interpose::{C11Routine, Call};
 use crate::lock::Lock;
 use crate::record::filter::Filter;
 use crate::record::pending::Pending;
+use crate::record::values::Values;
 use crate::wire::Sites;
 use crate::{sys, tls};
 
@@ -101,6 +102,7 @@ pub struct Thread {
     pub logged: u64,
     pub lost: u64,
     pub pending: Pending,
+    pub values: Values,
     pub sites: Sites,
     /// The slots of `sites` that are defined, while there are few.
     pub defined: [u16; 256],
@@ -182,6 +184,7 @@ pub fn allocate() -> *mut Thread {
     thread.logged = 0;
     thread.lost = 0;
     thread.pending.clear();
+    thread.values.forget();
     thread.children = 0;
     thread.control = null_mut();
     thread.stack_size = 0;

@@ -48,6 +48,8 @@ pub mod info {
     pub const MODULE: &str = "module";
     /// `ordered` when the order of plain accesses of different threads is the true one.
     pub const ACCESSES: &str = "accesses";
+    /// The number that decided who ran when, in a recording with values.
+    pub const SEED: &str = "seed";
     /// A number that the recorder counted: its name and the number.
     pub const COUNTER: &str = "counter";
 }

@@ -710,7 +710,7 @@ impl Convert {
                 }
             }
             Code::Custom => Op::Custom(self.custom(&record.bytes, out)),
-            Code::ValueRead | Code::ValueWritten => return,
+            Code::ValueRead | Code::ValueWritten | Code::Turn => return,
             Code::Lost => {
                 let why = match record.detail {
                     lost::SIGNAL_HANDLER => "a signal handler interrupted the recorder",

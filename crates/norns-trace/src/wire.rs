@@ -82,9 +82,12 @@ pub enum Code {
     Lost = 39,
     /// 0; `Ended` how; exit status or signal number. Ordered. The process ends here.
     ProcessEnd = 40,
+    /// 0; 0. Ordered. In a serialised recording: another thread runs from here on. What this thread
+    /// did before is before what others do after.
+    Turn = 41,
 }
 
-const CODES: [Code; 40] = [
+const CODES: [Code; 41] = [
     Code::Read,
     Code::Write,
     Code::ReadRange,
@@ -125,6 +128,7 @@ const CODES: [Code; 40] = [
     Code::ValueWritten,
     Code::Lost,
     Code::ProcessEnd,
+    Code::Turn,
 ];
 
 impl Code {
@@ -743,7 +747,7 @@ mod tests {
                 assert_eq!(code as u8, byte);
             }
         }
-        assert_eq!(Code::from_byte(40), Some(Code::ProcessEnd));
+        assert_eq!(Code::from_byte(41), Some(Code::Turn));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use norns_model::Witness;
-use norns_replay::{Ended, Limits, Program, Recorded, record};
+use norns_replay::{Ended, How, Limits, Program, Recorded, record};
 use norns_report::{Finding, Findings, Kind, Status, Verdict, fingerprint, suppression, terminal};
 use norns_trace::Trace;
 
@@ -49,7 +49,10 @@ pub struct Arguments {
     /// Seconds for prediction and replays together
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     budget: u64,
-    /// For the random delays in recordings after the first
+    /// Record with values, one thread at a time: what they forbid is refuted without a replay
+    #[arg(long)]
+    values: bool,
+    /// For the random delays in recordings after the first; with --values, who runs when
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Seconds that one run of the program may take
@@ -204,12 +207,17 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
         let trace = run.path(&name);
         let output = run.path("output.txt");
         // The first recording is the natural one.
-        let seed = (number > 0).then(|| arguments.seed.wrapping_add(u64::from(number)));
+        let seed = arguments.seed.wrapping_add(u64::from(number));
+        let how = match number {
+            _ if arguments.values => How::WithValues { seed },
+            0 => How::Naturally,
+            _ => How::Delayed { seed },
+        };
         let stage = Stage::begin(&match arguments.runs {
             0 | 1 => "recording".into(),
             runs => format!("recording {} of {runs}", number + 1),
         });
-        let recorded = record(program, &trace, &output, &run.path("input"), limits, seed)?;
+        let recorded = record(program, &trace, &output, &run.path("input"), limits, how)?;
         drop(stage);
         if interesting && number == 0 {
             eprintln!("recorded: the program {}", recorded.ended.describe());

@@ -8,13 +8,13 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use anyhow::{Context, bail};
-use norns_trace::{Info, Item, Reader, Warning, info};
+use norns_replay::How;
+use norns_trace::{Item, Reader, Warning, info};
 
 use crate::runtime_library;
 
@@ -23,6 +23,13 @@ pub struct Arguments {
     /// Where the trace goes [default: the program's name with .norns]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// One thread runs at a time, and reads and writes are recorded with their values
+    #[arg(long)]
+    values: bool,
+    /// With --values, decides who runs when: the same number gives the same run of a program whose
+    /// input is the same [default: 1]. Without, asks for small random delays
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -53,7 +60,19 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             PathBuf::from(name)
         }
     };
-    let recorded = record(&output, &arguments.command)?;
+    let how = if arguments.values {
+        let seed = arguments.seed.unwrap_or(1);
+        if !arguments.quiet {
+            eprintln!("norns: one thread runs at a time; the seed is {seed}");
+        }
+        How::WithValues { seed }
+    } else {
+        match arguments.seed {
+            Some(seed) => How::Delayed { seed },
+            None => How::Naturally,
+        }
+    };
+    let recorded = record(&output, &arguments.command, how)?;
     for warning in &recorded.warnings {
         eprintln!("warning: {warning}");
     }
@@ -88,19 +107,20 @@ fn describe(recorded: &Recorded, output: &Path) -> String {
 }
 
 /// Runs the program to its end and leaves a finished trace.
-pub fn record(output: &Path, command: &[OsString]) -> anyhow::Result<Recorded> {
+fn record(output: &Path, command: &[OsString], how: How) -> anyhow::Result<Recorded> {
     let runtime = runtime_library::find()?;
     let Some(program) = runtime_library::find_program(&command[0]) else {
         bail!("cannot run {}: no such program", command[0].display());
     };
     let output = std::path::absolute(output)
         .with_context(|| format!("cannot use {} as a file name", output.display()))?;
-    start_file(&output, command)?;
+    let folder = env::current_dir().context("cannot tell the current folder")?;
+    how.start_file(&output, command, &folder)?;
 
     let mut child = stable_addresses(&program)
         .args(&command[1..])
-        .env("NORNS_MODE", "record")
-        .env("NORNS_TRACE", &output)
+        .env("NORNS_MODE", how.mode().name())
+        .envs(how.variables(&output))
         .env("LD_PRELOAD", preload(&runtime))
         .spawn()
         .with_context(|| format!("cannot run {}", program.display()))?;
@@ -117,40 +137,6 @@ pub fn record(output: &Path, command: &[OsString]) -> anyhow::Result<Recorded> {
         warnings,
         ..recorded
     })
-}
-
-/// An empty recording, in place of one that may be there.
-fn start_file(output: &Path, command: &[OsString]) -> anyhow::Result<()> {
-    for old in [output.to_path_buf(), norns_trace::reader::tail_path(output)] {
-        match fs::remove_file(&old) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot replace {}", old.display()));
-            }
-            _ => {}
-        }
-    }
-    let text = |word: &OsString| word.to_string_lossy().into_owned();
-    let folder = env::current_dir().context("cannot tell the current folder")?;
-    let mut info = vec![
-        Info {
-            key: info::COMMAND.into(),
-            values: command.iter().map(text).collect(),
-        },
-        Info {
-            key: info::DIRECTORY.into(),
-            values: vec![folder.display().to_string()],
-        },
-    ];
-    let mut variables: Vec<String> = env::vars_os()
-        .map(|(name, value)| format!("{}={}", text(&name), text(&value)))
-        .collect();
-    variables.sort();
-    info.extend(variables.into_iter().map(|variable| Info {
-        key: info::ENVIRONMENT.into(),
-        values: vec![variable],
-    }));
-    norns_trace::create_raw(output, &info)
-        .with_context(|| format!("cannot write the trace {}", output.display()))
 }
 
 /// The runtime first: its functions must be found before those of other preloaded libraries.

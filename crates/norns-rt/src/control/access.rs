@@ -5,11 +5,15 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::monitor::Access;
 use super::output::Line;
+use super::serial::Point;
 use super::thread::{ControlThread, Operation};
 use super::{MONITOR, enter, is_replaying, with_clocks};
 use crate::detect::{AtomicEffect, Kind, Order, Race};
+use crate::mode::is_serial;
+use crate::record::{self, values};
 use crate::thread::Thread;
-use crate::wire::Code;
+use crate::wire::{self, Code};
+use crate::attach;
 
 /// Program counters at which a replay must look closer, as a small hash set without misses: a
 /// place that is not watched may still be looked at.
@@ -179,6 +183,40 @@ fn tell_race(race: &Race, me: &ControlThread, frees: bool) {
 
 const LOAD: u8 = 0;
 const STORE: u8 = 1;
+const FAILED_EXCHANGE: u8 = 3;
+
+/// In a recording with values.
+fn atomic_with_value<R>(
+    kind: u8,
+    address: usize,
+    size: usize,
+    order: i32,
+    failure: i32,
+    pc: usize,
+    operate: impl FnOnce() -> (R, bool),
+) -> R {
+    if let Some(inside) = enter() {
+        MONITOR.lock().serial_point(inside.me, Point::Operation);
+    }
+    let thread = if record::started() {
+        attach::current()
+    } else {
+        None
+    };
+    let Some(thread) = thread else {
+        return operate().0;
+    };
+    let log2 = size.trailing_zeros() as u8;
+    values::atomic(thread, address, size, pc, operate, |succeeded| {
+        if succeeded {
+            let detail = wire::atomic_detail(log2, kind, order as u8);
+            (detail, kind != STORE, kind != LOAD)
+        } else {
+            let detail = wire::atomic_detail(log2, FAILED_EXCHANGE, failure as u8);
+            (detail, true, false)
+        }
+    })
+}
 
 /// Does an atomic operation; `operate` does the real one and says whether it wrote (false only
 /// for a compare-exchange that failed). `kind` is as in `wire::atomic_detail`, `failure` the order
@@ -193,6 +231,9 @@ pub fn atomic<R>(
     pc: usize,
     operate: impl FnOnce() -> (R, bool),
 ) -> R {
+    if is_serial() {
+        return atomic_with_value(kind, address, size, order, failure, pc, operate);
+    }
     let Some(inside) = enter() else {
         return operate().0;
     };

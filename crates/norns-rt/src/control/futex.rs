@@ -27,8 +27,8 @@ pub fn now(clock: i32) -> i64 {
     time.seconds * 1_000_000_000 + time.nanoseconds
 }
 
-/// Sleeps while the word has this value, at most so many nanoseconds.
-pub fn wait(word: &AtomicU32, value: u32, nanoseconds: Option<i64>) {
+/// Sleeps while the word has this value, at most so many nanoseconds. The kernel's answer.
+pub fn wait(word: &AtomicU32, value: u32, nanoseconds: Option<i64>) -> isize {
     let time = nanoseconds.map(|n| Timespec {
         seconds: n.max(0) / 1_000_000_000,
         nanoseconds: n.max(0) % 1_000_000_000,
@@ -45,7 +45,7 @@ pub fn wait(word: &AtomicU32, value: u32, nanoseconds: Option<i64>) {
             0,
             0,
         )
-    };
+    }
 }
 
 pub fn wake(word: &AtomicU32, count: usize) {

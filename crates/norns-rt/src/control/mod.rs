@@ -14,6 +14,7 @@ pub mod futex;
 pub mod monitor;
 pub mod operations;
 pub mod output;
+pub mod serial;
 pub mod thread;
 pub mod threads;
 

@@ -18,6 +18,7 @@ use super::deadlock;
 use super::emulated::{Barriers, Onces};
 use super::futex::{self, FutexLock};
 use super::output::tell;
+use super::serial::{Point, Serial, Woken};
 use super::thread::{Activity, ControlThread, Operation};
 use crate::schedule::{Hold, Record, Step, What};
 use crate::sys;
@@ -68,6 +69,8 @@ pub struct State {
     pub stop_at_bug: bool,
     pub barriers: Barriers,
     pub onces: Onces,
+    /// Who runs, in a recording in which one thread does.
+    pub serial: Serial,
 }
 
 #[derive(Clone, Copy)]
@@ -183,6 +186,7 @@ impl Monitor {
                 stop_at_bug: false,
                 barriers: Barriers::new(),
                 onces: Onces::new(),
+                serial: Serial::OFF,
             }),
         }
     }
@@ -316,7 +320,7 @@ impl State {
             .find(|thread| thread.scheduled == Some(scheduled))
     }
 
-    fn wake(thread: &ControlThread) {
+    pub fn wake(thread: &ControlThread) {
         thread.wake.fetch_add(1, Ordering::Relaxed);
         futex::wake(&thread.wake, 1);
     }
@@ -370,6 +374,9 @@ impl State {
     /// An operation on `object` was done that may let threads go on that are blocked on it.
     pub fn changed(&mut self, object: usize) {
         self.progress += 1;
+        if self.serial.on {
+            return self.can_try_again(Some(object));
+        }
         for thread in self.threads() {
             if let Activity::Blocked { operation, .. } = thread.activity
                 && operation.address == object
@@ -483,6 +490,24 @@ impl State {
 }
 
 impl Guard {
+    /// Lets others use the monitor, before `relock`.
+    pub fn unlock(&mut self) {
+        self.monitor.lock.unlock();
+    }
+
+    pub fn relock(&mut self) {
+        self.monitor.lock.lock();
+    }
+
+    /// Does something outside the monitor, as the program would.
+    pub fn unlocked(&mut self, me: &mut ControlThread, act: fn()) {
+        self.unlock();
+        me.inside = 0;
+        act();
+        me.inside = 1;
+        self.relock();
+    }
+
     /// Sleeps until woken, at most so many nanoseconds. The lock is released meanwhile.
     pub fn sleep(&mut self, me: &ControlThread, nanoseconds: Option<i64>) {
         let seen = me.wake.load(Ordering::Relaxed);
@@ -494,6 +519,10 @@ impl Guard {
     /// Waits until the schedule lets this thread do this operation.
     pub fn take_turn(&mut self, me: &mut ControlThread, operation: Operation) -> Turn {
         if !self.started {
+            return Turn::Free;
+        }
+        if self.serial.on {
+            self.serial_point(me, Point::Operation);
             return Turn::Free;
         }
         me.spin.other();
@@ -564,6 +593,19 @@ impl Guard {
             let left = deadline.map(|(clock, end)| end - futex::now(clock));
             if left.is_some_and(|left| left <= 0) {
                 return false;
+            }
+            if self.serial.on {
+                match self.serial_block(me, operation, deadline) {
+                    Woken::TimedOut => {
+                        let in_time = attempt(self);
+                        if let (false, Some((clock, end))) = (in_time, deadline) {
+                            self.wait_out(clock, end, me);
+                        }
+                        return in_time;
+                    }
+                    Woken::Cancelled => return false,
+                    _ => continue,
+                }
             }
             let timed = deadline.is_some();
             me.activity = Activity::Blocked { operation, timed };

@@ -12,10 +12,14 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use super::monitor::{Guard, Turn};
+use super::serial;
 use super::thread::{ControlThread, Mode, Operation};
 use super::{MONITOR, enter, is_replaying, with_clocks};
 use crate::detect::{BarrierRound, Order};
+use crate::mode::is_serial;
+use crate::interpose::{condition, mutex};
 use crate::real;
+use crate::record;
 use crate::sys;
 use crate::wire::{Code, object};
 
@@ -85,6 +89,14 @@ fn operation(code: Code, object: *mut c_void, may_fail: bool, pc: usize) -> Oper
     }
 }
 
+/// In a recording with values: this happened.
+fn note(code: Code, detail: u8, object: *mut c_void, pc: usize) {
+    if is_serial() {
+        let operation = crate::operation::Operation::new(code, detail, object as usize, pc);
+        record::operation(code, &operation);
+    }
+}
+
 fn learned(me: &mut ControlThread, family: Family, object: usize, pc: usize) {
     match family {
         Family::Semaphore => {}
@@ -146,7 +158,7 @@ pub unsafe fn acquire(
     operation.may_fail |= refuses;
     let mut guard = MONITOR.lock();
     let mut result = 0;
-    if operation.may_fail {
+    if operation.may_fail && !(is_serial() && wanted.deadline.is_some() && !refuses) {
         // A try or timed form, or a mutex that refuses a second lock: it ends by itself, so once
         // the program runs free the real function may as well do it.
         match guard.take_turn(me, operation) {
@@ -173,12 +185,15 @@ pub unsafe fn acquire(
         }
     } else {
         guard.linger_before_lock(me, wanted.pc);
-        guard.attempt(me, operation, None, |_| {
+        let in_time = guard.attempt(me, operation, wanted.deadline, |_| {
             // SAFETY: the caller's promise.
             result = unsafe { family.attempt(object) };
             result != EBUSY
         });
         drop(guard);
+        if !in_time {
+            return gives_up_with;
+        }
     }
     if is_ours(result) {
         learned(me, family, wanted.object, wanted.pc);
@@ -198,7 +213,12 @@ fn is_point(code: Code) -> bool {
 /// Before an operation that lets others go on. In replay the monitor stays locked until
 /// `after`: only the real call stands between.
 pub fn before(what: &crate::operation::Operation) {
-    let Some(inside) = enter() else { return };
+    let Some(inside) = enter() else {
+        if is_serial() && what.releases() {
+            serial::missed();
+        }
+        return;
+    };
     let me = &mut *inside.me;
     if is_replaying() && is_point(what.code) {
         let mut guard = MONITOR.lock();
@@ -329,6 +349,9 @@ pub unsafe fn wait(
     me.condition_order = guard.next_condition_order();
     me.signalled = false;
     // SAFETY: the caller's promise.
+    let (kind, mutex_kind) = unsafe { (condition::kind(condition), mutex::kind(mutex)) };
+    note(Code::Unlock, mutex_kind, mutex, pc);
+    // SAFETY: the caller's promise.
     unsafe { release(&mut guard, me, mutex) };
     guard.complete();
 
@@ -343,6 +366,7 @@ pub unsafe fn wait(
     );
     me.condition = 0;
     me.signalled = false;
+    note(if woken { Code::Wait } else { Code::FailedWait }, kind, condition, pc);
 
     let mut result = 0;
     guard.attempt(me, operation(Code::Lock, mutex, false, pc), None, |_| {
@@ -351,9 +375,15 @@ pub unsafe fn wait(
         result != EBUSY
     });
     learned(me, Family::Mutex, mutex as usize, pc);
+    note(Code::Lock, mutex_kind, mutex, pc);
+    if is_serial() {
+        drop(guard);
+        drop(inside);
+        serial::act_on_cancellation();
+    }
     Some(if result != 0 {
         result
-    } else if woken {
+    } else if woken || deadline.is_none() {
         0
     } else {
         ETIMEDOUT
@@ -374,6 +404,7 @@ pub fn barrier_wait(barrier: *mut c_void, pc: usize) -> Option<c_int> {
     }
     let enter_operation = operation(Code::BarrierEnter, barrier, false, pc);
     guard.take_turn(me, enter_operation);
+    note(Code::BarrierEnter, object::BARRIER, barrier, pc);
     let round = barrier_entering(me, object);
     let (generation, last) = guard.barriers.arrive(object);
     guard.complete();
@@ -383,6 +414,7 @@ pub fn barrier_wait(barrier: *mut c_void, pc: usize) -> Option<c_int> {
         guard.barriers.generation(object) != generation
     });
     drop(guard);
+    note(Code::BarrierExit, object::BARRIER, barrier, pc);
     barrier_left(me, object, round);
     Some(if last { -1 } else { 0 })
 }
@@ -451,6 +483,11 @@ pub unsafe fn once_begin(word: *mut c_void, done: fn(i32) -> bool, pc: usize) ->
         true
     });
     drop(guard);
+    let happened = match answer {
+        Once::Run => Code::OnceBegin,
+        Once::Pass => Code::OncePass,
+    };
+    note(happened, object::ONCE, word, pc);
     if answer == Once::Pass {
         with_clocks(me, |detector, thread| {
             detector.acquire(thread, word as usize);
@@ -471,6 +508,7 @@ pub fn once_end(word: *mut c_void, pc: usize, finish: impl FnOnce()) {
     with_clocks(me, |detector, thread| {
         detector.release_join(thread, word as usize);
     });
+    note(Code::OnceEnd, object::ONCE, word, pc);
     finish();
     guard.onces.end(word as usize);
     guard.complete();

@@ -9,6 +9,7 @@ use super::output::Line;
 use super::thread::{Activity, ControlThread, Operation, Path};
 use super::{Inside, MONITOR, detector, enter, is_replaying, new_thread};
 use crate::detect::Name;
+use crate::mode::is_serial;
 use crate::real;
 use crate::thread::Thread;
 use crate::tls::{self, Fast};
@@ -103,6 +104,13 @@ pub fn prepare(runtime: &mut Thread, detached: bool) {
     me.children += 1;
     child.begin(runtime.number, me.path.child(me.children));
     child.detached = detached;
+    if is_serial() {
+        // It can run from the moment at which its creation is done: `changed` on its number.
+        child.activity = Activity::Blocked {
+            operation: operation(Code::Start, runtime.number, false, 0),
+            timed: false,
+        };
+    }
     let name = Name(runtime.number);
     child.detect = detector().and_then(|detector| detector.thread(name, me.detect.as_mut()));
     runtime.control = block;
@@ -140,6 +148,10 @@ pub fn started(runtime: &mut Thread) {
     }
     if is_replaying() {
         let mut guard = MONITOR.lock();
+        if is_serial() {
+            guard.begin_thread(inside.me);
+            return;
+        }
         guard.take_turn(inside.me, operation(Code::Start, 0, false, 0));
         guard.complete();
     }
@@ -152,7 +164,7 @@ pub fn ending(runtime: &mut Thread) {
     let Some(inside) = enter() else { return };
     let me = &mut *inside.me;
     let mut guard = MONITOR.lock();
-    if is_replaying() {
+    if is_replaying() && !is_serial() {
         guard.take_turn(me, operation(Code::End, 0, false, 0));
     }
     me.activity = Activity::Ended;
@@ -174,6 +186,9 @@ pub fn ending(runtime: &mut Thread) {
     }
     let number = me.number as usize;
     guard.changed(number);
+    if is_serial() {
+        guard.thread_ended(me, runtime.kernel_id);
+    }
     drop(guard);
     drop(inside);
     runtime.control = core::ptr::null_mut();
@@ -193,7 +208,7 @@ pub fn join(
         let operation = operation(Code::Join, child.number, wanted.may_fail, wanted.pc);
         let child = &raw const **child;
         let mut guard = MONITOR.lock();
-        if wanted.may_fail {
+        if wanted.may_fail && !(is_serial() && wanted.deadline.is_some()) {
             let turn = guard.take_turn(me, operation);
             if turn != Turn::Free {
                 guard.complete();
@@ -203,9 +218,12 @@ pub fn join(
             }
         } else {
             // SAFETY: blocks are never given back; read under the monitor's lock.
-            guard.attempt(me, operation, None, |_| {
+            let ended = guard.attempt(me, operation, wanted.deadline, |_| {
                 matches!(unsafe { (*child).activity }, Activity::Ended)
             });
+            if !ended {
+                return gives_up_with;
+            }
         }
     }
     let result = real();
@@ -233,7 +251,7 @@ pub fn detached(number: u32) {
 
 /// The process is about to end: the schedule may still need the other threads.
 pub fn process_ends() {
-    if !is_replaying() {
+    if !is_replaying() || is_serial() {
         return;
     }
     let Some(inside) = enter() else { return };

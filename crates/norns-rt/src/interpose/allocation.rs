@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::control;
-use crate::mode::{Mode, is_controlled, mode};
+use crate::mode::{is_controlled, is_recording};
 use crate::record;
 use crate::wire::Code;
 use crate::{interpose, real};
@@ -88,7 +88,7 @@ fn look_up() -> bool {
 
 #[inline(always)]
 fn recorder() -> Option<&'static mut crate::thread::Thread> {
-    if mode() != Mode::Record {
+    if !is_recording() {
         return None;
     }
     record::memory_recorder()
@@ -99,12 +99,11 @@ fn allocated(block: *mut c_void, size: usize, pc: usize) {
     if block.is_null() {
         return;
     }
-    if is_controlled() {
-        return control::access::allocated(block as usize, size);
-    }
     if let Some(thread) = recorder() {
         thread.filter.forget(block as usize, size);
         thread.log_within_segment(Code::Allocate, 0, pc, block as usize, [size as u64, 0]);
+    } else if is_controlled() {
+        control::access::allocated(block as usize, size);
     }
 }
 
@@ -113,15 +112,14 @@ unsafe fn freed(block: *mut c_void, pc: usize) {
     if block.is_null() {
         return;
     }
-    if is_controlled() {
-        // SAFETY: as below.
-        let size = unsafe { real_call::malloc_usable_size(block) };
-        return control::access::freeing(block as usize, size, pc);
-    }
     if let Some(thread) = recorder() {
         // SAFETY: the program frees the block, so it is one.
         let size = unsafe { real_call::malloc_usable_size(block) };
         thread.log_within_segment(Code::Free, 0, pc, block as usize, [size as u64, 0]);
+    } else if is_controlled() {
+        // SAFETY: as above.
+        let size = unsafe { real_call::malloc_usable_size(block) };
+        control::access::freeing(block as usize, size, pc);
     }
 }
 

@@ -55,6 +55,7 @@ unsafe extern "C-unwind" fn trampoline(block: *mut c_void) -> c_int {
 unsafe fn lock_with(
     mutex: Mutex,
     failure: Option<c_int>,
+    until: Option<*const c_void>,
     pc: usize,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
@@ -65,6 +66,10 @@ unsafe fn lock_with(
     let kind = unsafe { mutex::kind(mutex) };
     let mut operation = Operation::new(Code::Lock, kind, mutex as usize, pc);
     operation.may_fail = failure.is_some();
+    if let Some(until) = until {
+        // SAFETY: the caller's word. C11 times are those of the day.
+        operation = unsafe { operation.until(0, until) };
+    }
     acquire(operation, Code::FailedLock, failure.unwrap_or(BUSY), real)
 }
 
@@ -83,7 +88,7 @@ interpose! {
 
     // `thrd_success` is 0, as for pthreads.
     fn thrd_join(handle: usize, result: *mut c_int) -> c_int |pc| {
-        threads::join(handle, pc, None, || real_call::thrd_join(handle, result))
+        threads::join(handle, pc, None, None, || real_call::thrd_join(handle, result))
     }
 
     fn thrd_detach(handle: usize) -> c_int |pc| {
@@ -109,15 +114,15 @@ interpose! {
     }
 
     fn mtx_lock(mutex: Mutex) -> c_int |pc| {
-        lock_with(mutex, None, pc, || real_call::mtx_lock(mutex))
+        lock_with(mutex, None, None, pc, || real_call::mtx_lock(mutex))
     }
 
     fn mtx_trylock(mutex: Mutex) -> c_int |pc| {
-        lock_with(mutex, Some(BUSY), pc, || real_call::mtx_trylock(mutex))
+        lock_with(mutex, Some(BUSY), None, pc, || real_call::mtx_trylock(mutex))
     }
 
     fn mtx_timedlock(mutex: Mutex, until: *const c_void) -> c_int |pc| {
-        lock_with(mutex, Some(TIMED_OUT), pc, || real_call::mtx_timedlock(mutex, until))
+        lock_with(mutex, Some(TIMED_OUT), Some(until), pc, || real_call::mtx_timedlock(mutex, until))
     }
 
     fn mtx_unlock(mutex: Mutex) -> c_int |pc| {

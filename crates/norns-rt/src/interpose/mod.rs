@@ -2,9 +2,10 @@
 
 mod allocation;
 mod barrier;
+mod blocking;
 mod c11;
-mod condition;
-mod mutex;
+pub mod condition;
+pub mod mutex;
 mod once;
 mod process;
 mod reader_writer;
@@ -18,8 +19,9 @@ pub use once::Call;
 use core::ffi::c_int;
 
 use crate::control;
-use crate::mode::is_controlled;
+use crate::mode::{is_controlled, is_serial};
 use crate::operation::{Operation, Turn};
+use crate::record;
 use crate::wire::Code;
 
 const EOWNERDEAD: c_int = 130;
@@ -33,6 +35,15 @@ fn locked(result: c_int, yes: Code, no: Code) -> Code {
     }
 }
 
+/// Logs what came of an operation in a recording with values.
+fn acquired(operation: &Operation, failed: Code, result: c_int) {
+    if result == EOWNERDEAD {
+        let renewed = Operation::new(Code::Init, operation.detail, operation.object, operation.pc);
+        record::operation(Code::Init, &renewed);
+    }
+    record::operation(locked(result, operation.code, failed), operation);
+}
+
 /// An operation that takes something and may fail.
 #[inline(always)]
 fn acquire(
@@ -43,7 +54,11 @@ fn acquire(
 ) -> c_int {
     if is_controlled() {
         // SAFETY: the object is the one that the program gave to the interposed function.
-        return unsafe { control::operations::acquire(&operation, gives_up_with, real) };
+        let result = unsafe { control::operations::acquire(&operation, gives_up_with, real) };
+        if is_serial() {
+            acquired(&operation, failed, result);
+        }
+        return result;
     }
     let result = match operation.before() {
         Turn::Go => real(),

@@ -119,7 +119,7 @@ interpose! {
         if is_off() {
             return real_call::pthread_mutex_timedlock(mutex, until);
         }
-        let operation = Operation::new(Code::Lock, kind(mutex), mutex as usize, pc).that_may_fail();
+        let operation = Operation::new(Code::Lock, kind(mutex), mutex as usize, pc).until(0, until);
         acquire(operation, Code::FailedLock, ETIMEDOUT, || {
             real_call::pthread_mutex_timedlock(mutex, until)
         })
@@ -129,7 +129,7 @@ interpose! {
         if is_off() {
             return real_call::pthread_mutex_clocklock(mutex, clock, until);
         }
-        let operation = Operation::new(Code::Lock, kind(mutex), mutex as usize, pc).that_may_fail();
+        let operation = Operation::new(Code::Lock, kind(mutex), mutex as usize, pc).until(clock, until);
         acquire(operation, Code::FailedLock, ETIMEDOUT, || {
             real_call::pthread_mutex_clocklock(mutex, clock, until)
         })

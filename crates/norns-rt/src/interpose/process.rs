@@ -8,7 +8,8 @@ use core::arch::asm;
 use core::ffi::{c_int, c_void};
 
 use crate::attach::{self, process_ends};
-use crate::mode::is_off;
+use crate::control::serial;
+use crate::mode::{is_off, is_serial};
 use crate::wire::ended;
 use crate::{interpose, real, sys};
 
@@ -57,6 +58,9 @@ unsafe fn unwind_calls(buffer: *const c_void) {
     let signals = sys::block_signals();
     thread.stack.unwind(stack_pointer);
     thread.recover();
+    if is_serial() {
+        serial::jumped(thread);
+    }
     sys::restore_signals(signals);
 }
 

@@ -49,6 +49,7 @@ unsafe fn lock_with(
     lock: Lock,
     code: Code,
     failure: Option<c_int>,
+    deadline: Option<(c_int, *const c_void)>,
     pc: usize,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
@@ -58,6 +59,10 @@ unsafe fn lock_with(
     // SAFETY: the caller's word.
     let mut operation = Operation::new(code, unsafe { kind(lock) }, lock as usize, pc);
     operation.may_fail = failure.is_some();
+    if let Some((clock, until)) = deadline {
+        // SAFETY: the caller's word.
+        operation = unsafe { operation.until(clock, until) };
+    }
     let failed = if code == Code::ReadLock {
         Code::FailedReadLock
     } else {
@@ -85,45 +90,45 @@ interpose! {
     }
 
     fn pthread_rwlock_rdlock(lock: Lock) -> c_int |pc| {
-        lock_with(lock, Code::ReadLock, None, pc, || real_call::pthread_rwlock_rdlock(lock))
+        lock_with(lock, Code::ReadLock, None, None, pc, || real_call::pthread_rwlock_rdlock(lock))
     }
 
     fn pthread_rwlock_tryrdlock(lock: Lock) -> c_int |pc| {
-        lock_with(lock, Code::ReadLock, Some(EBUSY), pc, || {
+        lock_with(lock, Code::ReadLock, Some(EBUSY), None, pc, || {
             real_call::pthread_rwlock_tryrdlock(lock)
         })
     }
 
     fn pthread_rwlock_timedrdlock(lock: Lock, until: *const c_void) -> c_int |pc| {
-        lock_with(lock, Code::ReadLock, Some(ETIMEDOUT), pc, || {
+        lock_with(lock, Code::ReadLock, Some(ETIMEDOUT), Some((0, until)), pc, || {
             real_call::pthread_rwlock_timedrdlock(lock, until)
         })
     }
 
     fn pthread_rwlock_clockrdlock(lock: Lock, clock: c_int, until: *const c_void) -> c_int |pc| {
-        lock_with(lock, Code::ReadLock, Some(ETIMEDOUT), pc, || {
+        lock_with(lock, Code::ReadLock, Some(ETIMEDOUT), Some((clock, until)), pc, || {
             real_call::pthread_rwlock_clockrdlock(lock, clock, until)
         })
     }
 
     fn pthread_rwlock_wrlock(lock: Lock) -> c_int |pc| {
-        lock_with(lock, Code::Lock, None, pc, || real_call::pthread_rwlock_wrlock(lock))
+        lock_with(lock, Code::Lock, None, None, pc, || real_call::pthread_rwlock_wrlock(lock))
     }
 
     fn pthread_rwlock_trywrlock(lock: Lock) -> c_int |pc| {
-        lock_with(lock, Code::Lock, Some(EBUSY), pc, || {
+        lock_with(lock, Code::Lock, Some(EBUSY), None, pc, || {
             real_call::pthread_rwlock_trywrlock(lock)
         })
     }
 
     fn pthread_rwlock_timedwrlock(lock: Lock, until: *const c_void) -> c_int |pc| {
-        lock_with(lock, Code::Lock, Some(ETIMEDOUT), pc, || {
+        lock_with(lock, Code::Lock, Some(ETIMEDOUT), Some((0, until)), pc, || {
             real_call::pthread_rwlock_timedwrlock(lock, until)
         })
     }
 
     fn pthread_rwlock_clockwrlock(lock: Lock, clock: c_int, until: *const c_void) -> c_int |pc| {
-        lock_with(lock, Code::Lock, Some(ETIMEDOUT), pc, || {
+        lock_with(lock, Code::Lock, Some(ETIMEDOUT), Some((clock, until)), pc, || {
             real_call::pthread_rwlock_clockwrlock(lock, clock, until)
         })
     }

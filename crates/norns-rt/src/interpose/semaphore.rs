@@ -72,11 +72,16 @@ fn closed(semaphore: Semaphore) -> bool {
 unsafe fn wait(
     semaphore: Semaphore,
     gives_up_with: Option<c_int>,
+    deadline: Option<(c_int, *const c_void)>,
     pc: usize,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
     let mut operation = Operation::new(Code::SemWait, object::SEMAPHORE, semaphore as usize, pc);
     operation.may_fail = gives_up_with.is_some();
+    if let Some((clock, until)) = deadline {
+        // SAFETY: the caller's word.
+        operation = unsafe { operation.until(clock, until) };
+    }
     let mut tried = false;
     let result = acquire(operation, Code::FailedSemWait, -1, || {
         tried = true;
@@ -133,19 +138,19 @@ interpose! {
     }
 
     fn sem_wait(semaphore: Semaphore) -> c_int |pc| {
-        wait(semaphore, None, pc, || real_call::sem_wait(semaphore))
+        wait(semaphore, None, None, pc, || real_call::sem_wait(semaphore))
     }
 
     fn sem_trywait(semaphore: Semaphore) -> c_int |pc| {
-        wait(semaphore, Some(EAGAIN), pc, || real_call::sem_trywait(semaphore))
+        wait(semaphore, Some(EAGAIN), None, pc, || real_call::sem_trywait(semaphore))
     }
 
     fn sem_timedwait(semaphore: Semaphore, until: *const c_void) -> c_int |pc| {
-        wait(semaphore, Some(ETIMEDOUT), pc, || real_call::sem_timedwait(semaphore, until))
+        wait(semaphore, Some(ETIMEDOUT), Some((0, until)), pc, || real_call::sem_timedwait(semaphore, until))
     }
 
     fn sem_clockwait(semaphore: Semaphore, clock: c_int, until: *const c_void) -> c_int |pc| {
-        wait(semaphore, Some(ETIMEDOUT), pc, || {
+        wait(semaphore, Some(ETIMEDOUT), Some((clock, until)), pc, || {
             real_call::sem_clockwait(semaphore, clock, until)
         })
     }

@@ -61,7 +61,7 @@ use real_functions as real_call;
 fn seen() -> bool {
     match mode() {
         Mode::Off => false,
-        Mode::Record => record::sees_memory(),
+        Mode::Record | Mode::RecordValues => record::sees_memory(),
         Mode::Replay | Mode::Detect | Mode::ReplayDetect => true,
     }
 }

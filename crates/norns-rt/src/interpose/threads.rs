@@ -111,7 +111,7 @@ pub unsafe fn create(
 ) -> c_int {
     let parent = match mode() {
         Mode::Off => None,
-        Mode::Record => record::before_fork(),
+        Mode::Record | Mode::RecordValues => record::before_fork(),
         Mode::Replay | Mode::Detect | Mode::ReplayDetect => attach::current(),
     };
     let Some(parent) = parent else {
@@ -165,6 +165,7 @@ pub unsafe fn join(
     handle: usize,
     pc: usize,
     may_fail: Option<c_int>,
+    deadline: Option<(c_int, *const c_void)>,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
     if mode() == Mode::Off {
@@ -175,6 +176,10 @@ pub unsafe fn join(
     };
     let mut operation = Operation::new(Code::Join, 0, number as usize, pc);
     operation.may_fail = may_fail.is_some();
+    if let Some((clock, until)) = deadline {
+        // SAFETY: the caller's word.
+        operation = unsafe { operation.until(clock, until) };
+    }
     let result = acquire(operation, Code::FailedJoin, may_fail.unwrap_or(0), real);
     if result == 0 {
         handles::joined(handle, number);
@@ -217,21 +222,21 @@ interpose! {
     }
 
     fn pthread_join(handle: usize, result: *mut *mut c_void) -> c_int |pc| {
-        join(handle, pc, None, || real_call::pthread_join(handle, result))
+        join(handle, pc, None, None, || real_call::pthread_join(handle, result))
     }
 
     fn pthread_tryjoin_np(handle: usize, result: *mut *mut c_void) -> c_int |pc| {
-        join(handle, pc, Some(EBUSY), || real_call::pthread_tryjoin_np(handle, result))
+        join(handle, pc, Some(EBUSY), None, || real_call::pthread_tryjoin_np(handle, result))
     }
 
     fn pthread_timedjoin_np(handle: usize, result: *mut *mut c_void, until: *const c_void) -> c_int |pc| {
-        join(handle, pc, Some(ETIMEDOUT), || {
+        join(handle, pc, Some(ETIMEDOUT), Some((0, until)), || {
             real_call::pthread_timedjoin_np(handle, result, until)
         })
     }
 
     fn pthread_clockjoin_np(handle: usize, result: *mut *mut c_void, clock: c_int, until: *const c_void) -> c_int |pc| {
-        join(handle, pc, Some(ETIMEDOUT), || {
+        join(handle, pc, Some(ETIMEDOUT), Some((clock, until)), || {
             real_call::pthread_clockjoin_np(handle, result, clock, until)
         })
     }

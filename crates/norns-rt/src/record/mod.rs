@@ -12,10 +12,12 @@ pub mod pending;
 pub mod statistics;
 pub mod stream;
 pub mod tail;
+pub mod values;
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::control::serial;
 use crate::mode::{self, Mode};
 use crate::operation::Operation;
 use crate::thread::{self, Thread};
@@ -31,7 +33,7 @@ static INSTRUMENTED: AtomicBool = AtomicBool::new(false);
 ///
 /// # Safety
 /// Only from the constructor, with its `environment`.
-pub unsafe fn begin(environment: *const *const c_char) {
+pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
     // SAFETY: the caller's word.
     let Some(path) = (unsafe { mode::variable(environment, b"NORNS_TRACE") }) else {
         return;
@@ -53,10 +55,15 @@ pub unsafe fn begin(environment: *const *const c_char) {
         return;
     }
     // SAFETY: the caller's word.
-    if let Some(seed) = unsafe { mode::variable(environment, b"NORNS_SEED") } {
+    let seed = unsafe { mode::variable(environment, b"NORNS_SEED") };
+    if mode == Mode::RecordValues {
+        if let Some(main) = thread::current() {
+            serial::begin(seed.and_then(noise::number).unwrap_or(0), main);
+        }
+    } else if let Some(seed) = seed.and_then(noise::number) {
         noise::set_seed(seed);
     }
-    mode::set(Mode::Record);
+    mode::set(mode);
 }
 
 #[inline(always)]
@@ -128,7 +135,9 @@ pub fn before_fork() -> Option<&'static mut Thread> {
     early::write(main);
     statistics::write_maps();
     attach::watch_end(main);
-    tls::set_fast(tls::Fast::recorder(main));
+    if mode::mode() == Mode::Record {
+        tls::set_fast(tls::Fast::recorder(main));
+    }
     Some(main)
 }
 

@@ -14,15 +14,19 @@ static SEED: AtomicU64 = AtomicU64::new(0);
 const NANOSLEEP: usize = 35;
 const LONGEST: u64 = 200_000;
 
-/// A decimal number; anything else means no delays.
-pub fn set_seed(text: &[u8]) {
-    let mut seed = 0_u64;
+/// A decimal number; anything else is none.
+pub fn number(text: &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
     for &digit in text {
         if !digit.is_ascii_digit() {
-            return;
+            return None;
         }
-        seed = seed.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
     }
+    Some(number)
+}
+
+pub fn set_seed(seed: u64) {
     SEED.store(seed.wrapping_add(1).max(1), Ordering::Relaxed);
 }
 

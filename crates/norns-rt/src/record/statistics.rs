@@ -27,7 +27,16 @@ static BEFORE: Counter = Counter::new("accesses-before-first-thread");
 static IGNORED: Counter = Counter::new("accesses-ignored-by-annotation");
 static LOST: Counter = Counter::new("events-lost");
 static THREADS: Counter = Counter::new("threads-ended");
-static ALL: [&Counter; 6] = [&LOGGED, &COVERED, &BEFORE, &IGNORED, &LOST, &THREADS];
+static TAKEN_AWAY: Counter = Counter::new("turns-taken-away");
+static ALL: [&Counter; 7] = [
+    &LOGGED,
+    &COVERED,
+    &BEFORE,
+    &IGNORED,
+    &LOST,
+    &THREADS,
+    &TAKEN_AWAY,
+];
 
 /// An access before the first thread exists. Only one thread can be here, so no atomic addition.
 #[inline(always)]
@@ -38,6 +47,11 @@ pub fn count_before() {
 
 pub fn thread_ended() {
     THREADS.add(1);
+}
+
+/// With values: a thread slept where nobody foresaw it.
+pub fn turn_taken_away() {
+    TAKEN_AWAY.add(1);
 }
 
 /// An access while the program asked to ignore accesses.

@@ -22,7 +22,7 @@ static SEQUENCE: Sequence = Sequence(AtomicU64::new(0));
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
 #[inline(always)]
-fn next_sequence() -> u64 {
+pub fn next_sequence() -> u64 {
     SEQUENCE.0.fetch_add(1, Ordering::SeqCst) + 1
 }
 
@@ -94,6 +94,12 @@ impl Thread {
         address: usize,
         operands: [u64; 2],
     ) {
+        if self.values.has_write() {
+            self.settle();
+        }
+        if code.ordered() {
+            self.values.ordered_event();
+        }
         if stopped() {
             // What comes after is not consistent without what is lost.
             self.lost += 1;
@@ -125,6 +131,20 @@ impl Thread {
                 sequence,
                 &operands[..code.operands().min(2)],
             );
+        }
+        self.leave_recorder();
+    }
+
+    /// The turn was taken from this thread when the sequence had come to `number`.
+    pub fn log_turn(&mut self, number: u64) {
+        // Events of a signal handler may have come later.
+        if stopped() || self.in_recorder() || number <= self.sequence {
+            return;
+        }
+        self.values.ordered_event();
+        self.enter_recorder();
+        if self.ready() {
+            self.put(Code::Turn, 0, 0, 0, Some(number), &[]);
         }
         self.leave_recorder();
     }

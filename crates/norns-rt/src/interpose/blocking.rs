@@ -1,0 +1,463 @@
+//! Calls that may sleep in the kernel. In a recording in which one thread runs at a time others
+//! run meanwhile; in every other mode these do nothing but the real call.
+//!
+//! A call on a descriptor that is ready keeps the turn: it does not sleep, and who runs next then
+//! does not depend on how fast the kernel is. What a call wrote into memory of the program is
+//! logged as a write. Calls that are missing here (streams of the C library, system calls made
+//! without a function) are left to the watchdog.
+
+use core::ffi::{c_char, c_int, c_long, c_void};
+
+use crate::control::{futex, serial};
+use crate::mode::is_serial;
+use crate::record::values;
+use crate::{interpose, real, sys};
+
+type Bytes = *mut c_void;
+
+mod real_functions {
+    use super::*;
+
+    real! {
+        fn read(file: c_int, to: Bytes, size: usize) -> isize;
+        fn write(file: c_int, from: Bytes, size: usize) -> isize;
+        fn readv(file: c_int, parts: *const Part, count: c_int) -> isize;
+        fn writev(file: c_int, parts: *const Part, count: c_int) -> isize;
+        fn recv(file: c_int, to: Bytes, size: usize, flags: c_int) -> isize;
+        fn send(file: c_int, from: Bytes, size: usize, flags: c_int) -> isize;
+        fn recvmsg(file: c_int, message: Bytes, flags: c_int) -> isize;
+        fn sendmsg(file: c_int, message: Bytes, flags: c_int) -> isize;
+        fn accept(file: c_int, address: Bytes, length: Bytes) -> c_int;
+        fn accept4(file: c_int, address: Bytes, length: Bytes, flags: c_int) -> c_int;
+        fn connect(file: c_int, address: Bytes, length: u32) -> c_int;
+        fn poll(files: Bytes, count: usize, milliseconds: c_int) -> c_int;
+        fn ppoll(files: Bytes, count: usize, time: Bytes, mask: Bytes) -> c_int;
+        fn select(count: c_int, read: Bytes, write: Bytes, except: Bytes, time: Bytes) -> c_int;
+        fn epoll_wait(file: c_int, events: Bytes, most: c_int, milliseconds: c_int) -> c_int;
+        fn epoll_pwait(file: c_int, events: Bytes, most: c_int, milliseconds: c_int, mask: Bytes) -> c_int;
+        fn nanosleep(time: *const Time, rest: *mut Time) -> c_int;
+        fn clock_nanosleep(clock: c_int, flags: c_int, time: *const Time, rest: *mut Time) -> c_int;
+        fn usleep(microseconds: u32) -> c_int;
+        fn sleep(seconds: u32) -> u32;
+        fn thrd_sleep(time: *const Time, rest: *mut Time) -> c_int;
+        fn sched_yield() -> c_int;
+        fn thrd_yield();
+        fn pause() -> c_int;
+        fn sigsuspend(mask: Bytes) -> c_int;
+        fn sigwait(set: Bytes, signal: Bytes) -> c_int;
+        fn sigwaitinfo(set: Bytes, info: Bytes) -> c_int;
+        fn sigtimedwait(set: Bytes, info: Bytes, time: Bytes) -> c_int;
+        fn wait(status: Bytes) -> c_int;
+        fn waitpid(process: c_int, status: Bytes, options: c_int) -> c_int;
+        fn wait3(status: Bytes, options: c_int, usage: Bytes) -> c_int;
+        fn wait4(process: c_int, status: Bytes, options: c_int, usage: Bytes) -> c_int;
+        fn waitid(kind: c_int, id: c_int, info: Bytes, options: c_int) -> c_int;
+        fn system(command: *const c_char) -> c_int;
+        fn pclose(stream: Bytes) -> c_int;
+        fn flock(file: c_int, operation: c_int) -> c_int;
+        fn lockf(file: c_int, operation: c_int, size: i64) -> c_int;
+        fn semop(semaphores: c_int, operations: Bytes, count: usize) -> c_int;
+        fn semtimedop(semaphores: c_int, operations: Bytes, count: usize, time: Bytes) -> c_int;
+        fn msgsnd(queue: c_int, message: Bytes, size: usize, flags: c_int) -> c_int;
+        fn msgrcv(queue: c_int, message: Bytes, size: usize, kind: c_long, flags: c_int) -> isize;
+        fn mprotect(address: Bytes, size: usize, protection: c_int) -> c_int;
+        fn madvise(address: Bytes, size: usize, advice: c_int) -> c_int;
+        fn shmdt(address: Bytes) -> c_int;
+        fn pthread_cancel(thread: usize) -> c_int;
+        fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long;
+        fn recvfrom(file: c_int, to: Bytes, size: usize, flags: c_int, address: Bytes, length: Bytes) -> isize;
+        fn sendto(file: c_int, from: Bytes, size: usize, flags: c_int, address: Bytes, length: u32) -> isize;
+        fn pselect(count: c_int, read: Bytes, write: Bytes, except: Bytes, time: Bytes, mask: Bytes) -> c_int;
+    }
+}
+
+use real_functions as real_call;
+
+/// `struct iovec`.
+#[repr(C)]
+pub struct Part {
+    start: Bytes,
+    size: usize,
+}
+
+/// `struct timespec`.
+#[repr(C)]
+pub struct Time {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl Time {
+    fn total(&self) -> i64 {
+        self.seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(self.nanoseconds)
+    }
+}
+
+const EINTR: c_int = 4;
+const POLLIN: i16 = 1;
+const POLLOUT: i16 = 4;
+
+/// Whether a call on this descriptor would not sleep.
+fn is_ready(file: c_int, events: i16) -> bool {
+    const POLL: usize = 7;
+    let mut asked = [file, i32::from(events)];
+    // SAFETY: one `struct pollfd`, eight bytes, which live until the call returns.
+    unsafe { sys::call(POLL, asked.as_mut_ptr() as usize, 1, 0) != 0 }
+}
+
+/// A call on a descriptor.
+#[inline(always)]
+fn on<R>(file: c_int, events: i16, call: impl FnOnce() -> R) -> R {
+    if !is_serial() {
+        return call();
+    }
+    values::settle();
+    if is_ready(file, events) {
+        call()
+    } else {
+        serial::away(call)
+    }
+}
+
+/// A call that may sleep whatever it is called with.
+#[inline(always)]
+fn away<R>(call: impl FnOnce() -> R) -> R {
+    if is_serial() {
+        serial::away(call)
+    } else {
+        call()
+    }
+}
+
+/// A call that sleeps only with a time, or without end: 0 does not.
+fn away_unless<R>(at_once: bool, call: impl FnOnce() -> R) -> R {
+    if at_once { call() } else { away(call) }
+}
+
+fn wrote(to: Bytes, size: isize, pc: usize) {
+    if size > 0 {
+        values::written(to as usize, size as usize, pc);
+    }
+}
+
+/// Sleeps so long. The rest in nanoseconds, if a signal came; `None`: the real call has to.
+fn sleep_for(clock: c_int, duration: i64) -> Option<i64> {
+    if !is_serial() || duration < 0 {
+        return None;
+    }
+    serial::sleep(clock, futex::now(clock).saturating_add(duration), duration)
+}
+
+unsafe fn put_rest(rest: *mut Time, nanoseconds: i64) {
+    if !rest.is_null() {
+        let time = Time {
+            seconds: nanoseconds / 1_000_000_000,
+            nanoseconds: nanoseconds % 1_000_000_000,
+        };
+        // SAFETY: the caller's word.
+        unsafe { rest.write(time) };
+    }
+}
+
+fn set_error(number: c_int) {
+    // SAFETY: the error number of this thread.
+    unsafe { *sys::__errno_location() = number };
+}
+
+interpose! {
+    fn read(file: c_int, to: Bytes, size: usize) -> isize |pc| {
+        let result = on(file, POLLIN, || real_call::read(file, to, size));
+        wrote(to, result, pc);
+        result
+    }
+    fn __read_chk(file: c_int, to: Bytes, size: usize, room: usize) -> isize |pc| {
+        let result = on(file, POLLIN, || real_call::read(file, to, size));
+        wrote(to, result, pc);
+        result
+    }
+    fn write(file: c_int, from: Bytes, size: usize) -> isize |pc| {
+        on(file, POLLOUT, || real_call::write(file, from, size))
+    }
+    fn readv(file: c_int, parts: *const Part, count: c_int) -> isize |pc| {
+        let result = on(file, POLLIN, || real_call::readv(file, parts, count));
+        let mut left = result;
+        for index in 0..count.max(0) as usize {
+            let part = &*parts.add(index);
+            wrote(part.start, left.min(part.size as isize), pc);
+            left -= part.size as isize;
+            if left <= 0 {
+                break;
+            }
+        }
+        result
+    }
+    fn writev(file: c_int, parts: *const Part, count: c_int) -> isize |pc| {
+        on(file, POLLOUT, || real_call::writev(file, parts, count))
+    }
+    fn recv(file: c_int, to: Bytes, size: usize, flags: c_int) -> isize |pc| {
+        let result = on(file, POLLIN, || real_call::recv(file, to, size, flags));
+        wrote(to, result.min(size as isize), pc);
+        result
+    }
+    fn send(file: c_int, from: Bytes, size: usize, flags: c_int) -> isize |pc| {
+        on(file, POLLOUT, || real_call::send(file, from, size, flags))
+    }
+    fn recvmsg(file: c_int, message: Bytes, flags: c_int) -> isize |pc| {
+        on(file, POLLIN, || real_call::recvmsg(file, message, flags))
+    }
+    fn sendmsg(file: c_int, message: Bytes, flags: c_int) -> isize |pc| {
+        on(file, POLLOUT, || real_call::sendmsg(file, message, flags))
+    }
+    fn accept(file: c_int, address: Bytes, length: Bytes) -> c_int |pc| {
+        on(file, POLLIN, || real_call::accept(file, address, length))
+    }
+    fn accept4(file: c_int, address: Bytes, length: Bytes, flags: c_int) -> c_int |pc| {
+        on(file, POLLIN, || real_call::accept4(file, address, length, flags))
+    }
+    fn connect(file: c_int, address: Bytes, length: u32) -> c_int |pc| {
+        away(|| real_call::connect(file, address, length))
+    }
+    fn poll(files: Bytes, count: usize, milliseconds: c_int) -> c_int |pc| {
+        away_unless(milliseconds == 0, || real_call::poll(files, count, milliseconds))
+    }
+    fn ppoll(files: Bytes, count: usize, time: Bytes, mask: Bytes) -> c_int |pc| {
+        away(|| real_call::ppoll(files, count, time, mask))
+    }
+    fn select(count: c_int, read: Bytes, write: Bytes, except: Bytes, time: Bytes) -> c_int |pc| {
+        away(|| real_call::select(count, read, write, except, time))
+    }
+    fn epoll_wait(file: c_int, events: Bytes, most: c_int, milliseconds: c_int) -> c_int |pc| {
+        away_unless(milliseconds == 0, || {
+            real_call::epoll_wait(file, events, most, milliseconds)
+        })
+    }
+    fn epoll_pwait(file: c_int, events: Bytes, most: c_int, milliseconds: c_int, mask: Bytes) -> c_int |pc| {
+        away_unless(milliseconds == 0, || {
+            real_call::epoll_pwait(file, events, most, milliseconds, mask)
+        })
+    }
+
+    fn nanosleep(time: *const Time, rest: *mut Time) -> c_int |pc| {
+        match sleep_for(1, (*time).total()) {
+            Some(0) => 0,
+            Some(left) => {
+                put_rest(rest, left);
+                set_error(EINTR);
+                -1
+            }
+            None => away(|| real_call::nanosleep(time, rest)),
+        }
+    }
+    fn clock_nanosleep(clock: c_int, flags: c_int, time: *const Time, rest: *mut Time) -> c_int |pc| {
+        let absolute = flags & 1 != 0;
+        let slept = if clock > 1 {
+            None
+        } else if absolute && is_serial() {
+            let until = (*time).total();
+            let duration = until - futex::now(clock);
+            if duration <= 0 { None } else { serial::sleep(clock, until, duration) }
+        } else {
+            sleep_for(clock, (*time).total())
+        };
+        match slept {
+            Some(0) => 0,
+            Some(left) => {
+                if !absolute {
+                    put_rest(rest, left);
+                }
+                EINTR
+            }
+            None => away(|| real_call::clock_nanosleep(clock, flags, time, rest)),
+        }
+    }
+    fn usleep(microseconds: u32) -> c_int |pc| {
+        match sleep_for(1, i64::from(microseconds) * 1000) {
+            Some(0) => 0,
+            Some(_) => {
+                set_error(EINTR);
+                -1
+            }
+            None => away(|| real_call::usleep(microseconds)),
+        }
+    }
+    fn sleep(seconds: u32) -> u32 |pc| {
+        match sleep_for(1, i64::from(seconds) * 1_000_000_000) {
+            Some(left) => (left / 1_000_000_000) as u32,
+            None => away(|| real_call::sleep(seconds)),
+        }
+    }
+    fn thrd_sleep(time: *const Time, rest: *mut Time) -> c_int |pc| {
+        match sleep_for(1, (*time).total()) {
+            Some(0) => 0,
+            Some(left) => {
+                put_rest(rest, left);
+                -1
+            }
+            None => away(|| real_call::thrd_sleep(time, rest)),
+        }
+    }
+    fn sched_yield() -> c_int |pc| {
+        if is_serial() {
+            serial::yielded();
+            return 0;
+        }
+        real_call::sched_yield()
+    }
+    fn pthread_yield() -> c_int |pc| {
+        if is_serial() {
+            serial::yielded();
+            return 0;
+        }
+        real_call::sched_yield()
+    }
+    fn thrd_yield() |pc| {
+        if is_serial() {
+            serial::yielded();
+        } else {
+            real_call::thrd_yield();
+        }
+    }
+
+    fn pause() -> c_int |pc| { away(|| real_call::pause()) }
+    fn sigsuspend(mask: Bytes) -> c_int |pc| { away(|| real_call::sigsuspend(mask)) }
+    fn sigwait(set: Bytes, signal: Bytes) -> c_int |pc| { away(|| real_call::sigwait(set, signal)) }
+    fn sigwaitinfo(set: Bytes, info: Bytes) -> c_int |pc| {
+        away(|| real_call::sigwaitinfo(set, info))
+    }
+    fn sigtimedwait(set: Bytes, info: Bytes, time: Bytes) -> c_int |pc| {
+        away(|| real_call::sigtimedwait(set, info, time))
+    }
+    fn wait(status: Bytes) -> c_int |pc| { away(|| real_call::wait(status)) }
+    fn waitpid(process: c_int, status: Bytes, options: c_int) -> c_int |pc| {
+        away(|| real_call::waitpid(process, status, options))
+    }
+    fn wait3(status: Bytes, options: c_int, usage: Bytes) -> c_int |pc| {
+        away(|| real_call::wait3(status, options, usage))
+    }
+    fn wait4(process: c_int, status: Bytes, options: c_int, usage: Bytes) -> c_int |pc| {
+        away(|| real_call::wait4(process, status, options, usage))
+    }
+    fn waitid(kind: c_int, id: c_int, info: Bytes, options: c_int) -> c_int |pc| {
+        away(|| real_call::waitid(kind, id, info, options))
+    }
+    fn system(command: *const c_char) -> c_int |pc| { away(|| real_call::system(command)) }
+    fn pclose(stream: Bytes) -> c_int |pc| { away(|| real_call::pclose(stream)) }
+    fn flock(file: c_int, operation: c_int) -> c_int |pc| {
+        away(|| real_call::flock(file, operation))
+    }
+    fn lockf(file: c_int, operation: c_int, size: i64) -> c_int |pc| {
+        away(|| real_call::lockf(file, operation, size))
+    }
+    fn semop(semaphores: c_int, operations: Bytes, count: usize) -> c_int |pc| {
+        away(|| real_call::semop(semaphores, operations, count))
+    }
+    fn semtimedop(semaphores: c_int, operations: Bytes, count: usize, time: Bytes) -> c_int |pc| {
+        away(|| real_call::semtimedop(semaphores, operations, count, time))
+    }
+    fn msgsnd(queue: c_int, message: Bytes, size: usize, flags: c_int) -> c_int |pc| {
+        away(|| real_call::msgsnd(queue, message, size, flags))
+    }
+    fn msgrcv(queue: c_int, message: Bytes, size: usize, kind: c_long, flags: c_int) -> isize |pc| {
+        let result = away(|| real_call::msgrcv(queue, message, size, kind, flags));
+        if result >= 0 {
+            // The number of the kind stands before it.
+            wrote(message, result + 8, pc);
+        }
+        result
+    }
+
+    // Afterwards the last write may not be there to read.
+    fn mprotect(address: Bytes, size: usize, protection: c_int) -> c_int |pc| {
+        values::settle();
+        real_call::mprotect(address, size, protection)
+    }
+    fn madvise(address: Bytes, size: usize, advice: c_int) -> c_int |pc| {
+        values::settle();
+        real_call::madvise(address, size, advice)
+    }
+    fn shmdt(address: Bytes) -> c_int |pc| {
+        values::settle();
+        real_call::shmdt(address)
+    }
+
+    fn pthread_cancel(thread: usize) -> c_int |pc| {
+        let result = real_call::pthread_cancel(thread);
+        if result == 0 && is_serial() {
+            serial::cancelled(thread);
+        }
+        result
+    }
+}
+
+/// With six arguments no register is left for the return address; `syscall` has a seventh on the
+/// stack, which may be anything when the system call has fewer.
+#[cfg(not(test))]
+mod exported {
+    use super::*;
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C-unwind" fn syscall(
+        number: c_long,
+        a: usize,
+        b: usize,
+        c: usize,
+        d: usize,
+        e: usize,
+        f: usize,
+    ) -> c_long {
+        const FUTEX: c_long = 202;
+        const WAITS: [usize; 5] = [0, 6, 9, 11, 13];
+        let waits = number == FUTEX && WAITS.contains(&(b & 0x7f));
+        // SAFETY: the caller's word.
+        away_unless(!waits, || unsafe {
+            real_call::syscall(number, a, b, c, d, e, f)
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C-unwind" fn recvfrom(
+        file: c_int,
+        to: Bytes,
+        size: usize,
+        flags: c_int,
+        address: Bytes,
+        length: Bytes,
+    ) -> isize {
+        // SAFETY: the caller's word.
+        let result = on(file, POLLIN, || unsafe {
+            real_call::recvfrom(file, to, size, flags, address, length)
+        });
+        wrote(to, result.min(size as isize), 0);
+        result
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C-unwind" fn sendto(
+        file: c_int,
+        from: Bytes,
+        size: usize,
+        flags: c_int,
+        address: Bytes,
+        length: u32,
+    ) -> isize {
+        // SAFETY: the caller's word.
+        on(file, POLLOUT, || unsafe {
+            real_call::sendto(file, from, size, flags, address, length)
+        })
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C-unwind" fn pselect(
+        count: c_int,
+        read: Bytes,
+        write: Bytes,
+        except: Bytes,
+        time: Bytes,
+        mask: Bytes,
+    ) -> c_int {
+        // SAFETY: the caller's word.
+        away(|| unsafe { real_call::pselect(count, read, write, except, time, mask) })
+    }
+}

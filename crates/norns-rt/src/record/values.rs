@@ -1,0 +1,315 @@
+//! Values of accesses, in a recording in which one thread runs at a time (`control::serial`).
+//!
+//! A hook comes before its access. What a read will see is in memory already, since nobody else
+//! runs; what a write leaves there is known at the thread's next hook, or when it gives its turn
+//! away. So a write is kept aside, and logged with its value then.
+//!
+//! Every access is logged, but for a read that repeats the one before it (a loop that waits). A
+//! range longer than `PIECE` is logged in pieces.
+//!
+//! What is wrong here shows as a read that differs from the last write: writes of code that is
+//! not instrumented, and a write that a signal handler came before.
+
+use crate::control::serial;
+use crate::record::{self, statistics};
+use crate::thread::Thread;
+use crate::wire::Code;
+use crate::{attach, hooks, thread};
+
+/// So many accesses without a decision about who runs, and then one.
+const STRETCH: u32 = 4096;
+const PIECE: usize = 1024;
+const KEPT: usize = 64;
+
+/// What a thread needs for this; all-zero is valid.
+#[repr(C)]
+pub struct Values {
+    /// The write that is not logged yet; size 0: none.
+    size: usize,
+    address: usize,
+    pc: usize,
+    /// Its bytes, when the turn was taken away since.
+    kept: usize,
+    bytes: [u8; KEPT],
+    /// The number that the event has with which the turn was taken away; 0: it was not.
+    taken_away: u64,
+    /// Events that are not ordered have been logged since the last one that is.
+    unordered: bool,
+    stretch: u32,
+    count: u64,
+    /// The last event, when it was a read.
+    last: LastRead,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct LastRead {
+    pc: usize,
+    address: usize,
+    size: usize,
+    value: u128,
+}
+
+const NONE: LastRead = LastRead {
+    pc: 0,
+    address: 0,
+    size: 0,
+    value: 0,
+};
+
+impl Values {
+    #[inline(always)]
+    pub fn has_write(&self) -> bool {
+        self.size != 0
+    }
+
+    /// For a block that another thread had before.
+    pub fn forget(&mut self) {
+        self.size = 0;
+        self.kept = 0;
+        self.taken_away = 0;
+        self.unordered = false;
+        self.stretch = 0;
+        self.last = NONE;
+    }
+
+    pub fn ordered_event(&mut self) {
+        self.unordered = false;
+        self.last = NONE;
+    }
+}
+
+/// How many accesses the thread has come to; for the watchdog of another one.
+pub fn count(thread: &Thread) -> u64 {
+    // SAFETY: a field of a block that stays mapped; its owner may change it.
+    unsafe { (&raw const thread.values.count).read_volatile() }
+}
+
+/// An access is about to happen.
+pub fn access(address: usize, size: usize, write: bool, pc: usize) {
+    if !record::started() {
+        return statistics::count_before();
+    }
+    let Some(thread) = attach::current() else {
+        return;
+    };
+    if thread.ignored != 0 {
+        return statistics::count_ignored();
+    }
+    if size == 0 {
+        return;
+    }
+    // SAFETY: the block of this thread, if it has one.
+    let inside = unsafe { thread.control.as_ref() }.is_none_or(|control| control.inside != 0);
+    if inside {
+        // The runtime itself, or a signal handler that interrupted it.
+        return;
+    }
+    if thread.in_recorder() {
+        // A signal handler: it has no turn to wait for.
+        return hooks::record_access(thread, address, size, write, pc);
+    }
+    thread.values.count += 1;
+    if !serial::has_turn(thread) {
+        serial::regain();
+    }
+    thread.settle();
+    thread.values.stretch += 1;
+    if thread.values.stretch >= STRETCH {
+        thread.values.stretch = 0;
+        serial::preempt();
+    }
+    // What the program is about to read or write faults here, before anything is kept that a
+    // handler of that fault would stumble on.
+    touch(address);
+    touch(address + size - 1);
+    if write {
+        thread.values.pc = pc;
+        thread.values.address = address;
+        thread.values.size = size;
+    } else {
+        thread.log_read(address, size, pc);
+    }
+}
+
+fn touch(address: usize) {
+    // SAFETY: the program accesses this byte next.
+    unsafe { (address as *const u8).read_volatile() };
+}
+
+/// Logs the write that is kept aside: before memory is given back, or a call changes it.
+pub fn settle() {
+    if crate::mode::is_serial()
+        && let Some(thread) = thread::current()
+        && thread.values.has_write()
+    {
+        thread.settle();
+    }
+}
+
+/// The kernel, or a function of the C library, has written there: an access that is over.
+pub fn written(address: usize, size: usize, pc: usize) {
+    if size > 0 && crate::mode::is_serial() && record::memory_recorder().is_some() {
+        access(address, size, true, pc);
+        settle();
+    }
+}
+
+/// The thread gives its turn away: what it did is before what others do from now on.
+pub fn hand_over(thread: &mut Thread) {
+    thread.settle();
+    thread.values.stretch = 0;
+    if thread.values.unordered {
+        thread.log(Code::Turn, 0, 0, 0, [0; 2]);
+    }
+}
+
+/// Another thread takes the turn of one that is asleep: called by that other one.
+pub fn taken_away(thread: &mut Thread) {
+    let values = &mut thread.values;
+    values.taken_away = super::stream::next_sequence();
+    if values.size <= KEPT {
+        values.kept = values.size;
+        for (index, byte) in values.bytes[..values.kept].iter_mut().enumerate() {
+            // SAFETY: the thread has written there after its last hook, and sleeps.
+            *byte = unsafe { (values.address as *const u8).add(index).read_volatile() };
+        }
+    }
+}
+
+/// The thread has its turn again.
+pub fn returned(thread: &mut Thread) {
+    let number = core::mem::take(&mut thread.values.taken_away);
+    if number != 0 {
+        thread.settle();
+        thread.log_turn(number);
+    }
+}
+
+/// # Safety
+/// The bytes can be read.
+unsafe fn bytes_at<'a>(address: usize, size: usize) -> &'a [u8] {
+    // SAFETY: the caller's word.
+    unsafe { core::slice::from_raw_parts(address as *const u8, size) }
+}
+
+impl Thread {
+    /// Logs the write that is kept aside, if there is one.
+    #[inline(always)]
+    pub fn settle(&mut self) {
+        if self.values.size != 0 && !self.in_recorder() {
+            self.log_write();
+        }
+    }
+
+    #[inline(never)]
+    fn log_write(&mut self) {
+        let size = core::mem::take(&mut self.values.size);
+        let kept = core::mem::take(&mut self.values.kept);
+        let (address, pc) = (self.values.address, self.values.pc);
+        if kept == size && size <= KEPT {
+            let bytes = self.values.bytes;
+            self.log_piece(Code::Write, address, pc, &bytes[..size]);
+            return;
+        }
+        let mut done = 0;
+        while done < size {
+            let length = (size - done).min(PIECE);
+            // SAFETY: the program has just written there, and gives no memory back before `settle`.
+            let bytes = unsafe { bytes_at(address + done, length) };
+            self.log_piece(Code::Write, address + done, pc, bytes);
+            done += length;
+        }
+    }
+
+    fn log_read(&mut self, address: usize, size: usize, pc: usize) {
+        if size <= 16 {
+            let mut value = 0u128;
+            // SAFETY: the program reads there next; `access` has touched both ends.
+            for byte in unsafe { bytes_at(address, size) }.iter().rev() {
+                value = value << 8 | u128::from(*byte);
+            }
+            let read = LastRead {
+                pc,
+                address,
+                size,
+                value,
+            };
+            let stack = &self.stack;
+            let same_call = stack.depth == stack.logged && stack.common == stack.logged;
+            if self.values.last == read && same_call {
+                self.covered[0] += 1;
+                return;
+            }
+            self.log_piece(Code::Read, address, pc, &value.to_le_bytes()[..size]);
+            self.values.last = read;
+            return;
+        }
+        let mut done = 0;
+        while done < size {
+            let length = (size - done).min(PIECE);
+            // SAFETY: as above.
+            let bytes = unsafe { bytes_at(address + done, length) };
+            self.log_piece(Code::Read, address + done, pc, bytes);
+            done += length;
+        }
+    }
+
+    /// One access with its value: `code` is `Read` or `Write`.
+    fn log_piece(&mut self, code: Code, address: usize, pc: usize, value: &[u8]) {
+        let reads = code == Code::Read;
+        let size = value.len();
+        self.values.unordered = true;
+        self.values.last = NONE;
+        if size <= 16 {
+            self.log_access(code, size as u8, pc, address);
+        } else {
+            let code = if reads { Code::ReadRange } else { Code::WriteRange };
+            self.logged += 1;
+            self.log(code, 0, pc, address, [size as u64, 0]);
+        }
+        self.log_value(reads, value);
+    }
+
+    /// What the event before read, or wrote.
+    fn log_value(&mut self, reads: bool, value: &[u8]) {
+        let code = if reads { Code::ValueRead } else { Code::ValueWritten };
+        self.log_bytes(code, 0, 0, value);
+    }
+}
+
+/// Does an atomic operation and logs it; `act` says whether it wrote. `detail` makes the detail of
+/// its event from that.
+pub fn atomic<R>(
+    thread: &mut Thread,
+    address: usize,
+    size: usize,
+    pc: usize,
+    act: impl FnOnce() -> (R, bool),
+    detail: impl FnOnce(bool) -> (u8, bool, bool),
+) -> R {
+    thread.values.count += 1;
+    let size = size.min(16);
+    let mut before = [0u8; 16];
+    // SAFETY: the program operates on these bytes.
+    copy(&mut before[..size], unsafe { bytes_at(address, size) });
+    let (result, wrote) = act();
+    let (detail, reads, writes) = detail(wrote);
+    thread.log(Code::Atomic, detail, pc, address, [0; 2]);
+    if reads {
+        thread.log_value(true, &before[..size]);
+    }
+    if writes {
+        let mut after = [0u8; 16];
+        // SAFETY: as above.
+        copy(&mut after[..size], unsafe { bytes_at(address, size) });
+        thread.log_value(false, &after[..size]);
+    }
+    result
+}
+
+fn copy(to: &mut [u8], from: &[u8]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        // SAFETY: a byte of ours; volatile keeps the loop from becoming a call of `memcpy`.
+        unsafe { (&raw mut *to).write_volatile(*from) };
+    }
+}
