@@ -114,9 +114,7 @@ unsafe extern "C" fn construct(
         // SAFETY: as above.
         Some(b"record") => unsafe { crate::record::begin(environment, Mode::Record) },
         // SAFETY: as above.
-        Some(b"record-values") => unsafe {
-            crate::record::begin(environment, Mode::RecordValues)
-        },
+        Some(b"record-values") => unsafe { crate::record::begin(environment, Mode::RecordValues) },
         // SAFETY: as above.
         Some(b"replay") => unsafe { crate::control::begin(environment, Mode::Replay) },
         // SAFETY: as above.

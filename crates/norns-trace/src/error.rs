@@ -70,6 +70,12 @@ pub enum Warning {
     OtherProcess { number: u32, path: PathBuf },
     /// No debug information, or none that could be read.
     NoDebugInformation { path: String, problem: String },
+    /// Reads that saw something else than what the writes before them left there.
+    ValuesDiffer {
+        differ: u64,
+        reads: u64,
+        first: String,
+    },
     /// The file has changed since the recording: its lines may be wrong.
     Rebuilt { path: String },
 }
@@ -148,6 +154,15 @@ impl fmt::Display for Warning {
             Warning::NoDebugInformation { path, problem } => {
                 write!(f, "no source lines for {}: {problem}", path.escape_debug())
             }
+            Warning::ValuesDiffer {
+                differ,
+                reads,
+                first,
+            } => write!(
+                f,
+                "{differ} of {reads} reads saw something else than the last recorded write (the first in {}): code that is not instrumented writes there too",
+                first.escape_debug()
+            ),
             Warning::Rebuilt { path } => write!(
                 f,
                 "{} has changed since the recording: source lines may be wrong",

@@ -19,6 +19,7 @@ pub mod std_format;
 pub mod symbolise;
 pub mod text;
 pub mod trace;
+mod value_check;
 pub mod wire;
 
 pub use error::{Error, Warning};

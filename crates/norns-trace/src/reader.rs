@@ -8,9 +8,10 @@ use crate::container::{
     FILE_HEADER, FileState, Items, MAGIC, VERSION, WriteError, Writer, read_up_to,
 };
 use crate::error::{Error, Warning};
-use crate::item::{Collector, Info, Item, items};
+use crate::item::{Collector, Info, Item, info, items};
 use crate::raw::RawItems;
 use crate::trace::Trace;
+use crate::value_check::ValueCheck;
 
 /// A trace file as a stream of items. Memory does not grow with the number of events.
 pub struct Reader {
@@ -223,11 +224,24 @@ fn unfinished(reader: Reader, problem: Error) -> Vec<Warning> {
 /// is no file.
 fn write_all(reader: &mut Reader, path: &Path) -> Result<Result<(), Error>, Error> {
     let mut failed = None;
+    let mut check = ValueCheck::default();
     let written = write_items(path, FileState::Finished, |writer| {
         loop {
             match reader.next() {
-                Ok(Some(item)) => writer.push(&item)?,
-                Ok(None) => return Ok(()),
+                Ok(Some(item)) => {
+                    check.push(&item);
+                    writer.push(&item)?;
+                }
+                Ok(None) => {
+                    if check.reads > 0 {
+                        for (name, count) in check.counters() {
+                            let values = vec![name.into(), count.to_string()];
+                            let key = info::COUNTER.into();
+                            writer.push(&Item::Info(Info { key, values }))?;
+                        }
+                    }
+                    return Ok(());
+                }
                 Err(error) => {
                     failed = Some(error);
                     return Ok(());
@@ -237,6 +251,13 @@ fn write_all(reader: &mut Reader, path: &Path) -> Result<Result<(), Error>, Erro
     });
     if failed.is_some() || written.is_err() {
         let _ = std::fs::remove_file(path);
+    }
+    if check.differ > 0 {
+        reader.warnings.push(Warning::ValuesDiffer {
+            differ: check.differ,
+            reads: check.reads,
+            first: check.first().unwrap_or("an unknown place").into(),
+        });
     }
     match failed {
         Some(error) => Err(error),

@@ -312,6 +312,12 @@ fn instrumentation(family: Family, line: &CommandLine) -> Vec<OsString> {
             "-fno-builtin-memcpy",
             "-fno-builtin-memmove",
             "-fno-builtin-bzero",
+            "-fno-builtin-mempcpy",
+            "-fno-builtin-strcpy",
+            "-fno-builtin-stpcpy",
+            "-fno-builtin-strncpy",
+            "-fno-builtin-strcat",
+            "-fno-builtin-strncat",
         ]),
         // clang leaves out the read of `x += 1` otherwise.
         Family::Clang => flags.extend(["-mllvm", "-tsan-instrument-read-before-write=1"]),

@@ -8,12 +8,12 @@ use super::output::Line;
 use super::serial::Point;
 use super::thread::{ControlThread, Operation};
 use super::{MONITOR, enter, is_replaying, with_clocks};
+use crate::attach;
 use crate::detect::{AtomicEffect, Kind, Order, Race};
 use crate::mode::is_serial;
 use crate::record::{self, values};
 use crate::thread::Thread;
 use crate::wire::{self, Code};
-use crate::attach;
 
 /// Program counters at which a replay must look closer, as a small hash set without misses: a
 /// place that is not watched may still be looked at.

@@ -16,8 +16,8 @@ use super::serial;
 use super::thread::{ControlThread, Mode, Operation};
 use super::{MONITOR, enter, is_replaying, with_clocks};
 use crate::detect::{BarrierRound, Order};
-use crate::mode::is_serial;
 use crate::interpose::{condition, mutex};
+use crate::mode::is_serial;
 use crate::real;
 use crate::record;
 use crate::sys;
@@ -276,6 +276,9 @@ pub fn after(what: &crate::operation::Operation, happened: Code) {
         return;
     }
     if what.code == Code::Init {
+        if what.detail & object::SHARED != 0 {
+            serial::shared_object();
+        }
         renewed(what);
         return;
     }
@@ -366,7 +369,12 @@ pub unsafe fn wait(
     );
     me.condition = 0;
     me.signalled = false;
-    note(if woken { Code::Wait } else { Code::FailedWait }, kind, condition, pc);
+    note(
+        if woken { Code::Wait } else { Code::FailedWait },
+        kind,
+        condition,
+        pc,
+    );
 
     let mut result = 0;
     guard.attempt(me, operation(Code::Lock, mutex, false, pc), None, |_| {
@@ -454,12 +462,18 @@ pub enum Once {
     Pass,
 }
 
-/// Asks to run the initialiser of `word`. `done` and `running` are the values of the C library.
+/// Asks to run the initialiser of `word`. `done` knows the values of the C library. In a recording
+/// with values the C library runs the initialiser of a `pthread_once`, since that may throw.
 /// In replay; `None` when the caller uses the real function.
 ///
 /// # Safety
 /// `word` is the word of a once or of a guard.
-pub unsafe fn once_begin(word: *mut c_void, done: fn(i32) -> bool, pc: usize) -> Option<Once> {
+pub unsafe fn once_begin(
+    word: *mut c_void,
+    done: fn(i32) -> bool,
+    is_guard: bool,
+    pc: usize,
+) -> Option<Once> {
     if !is_replaying() {
         return None;
     }
@@ -468,6 +482,7 @@ pub unsafe fn once_begin(word: *mut c_void, done: fn(i32) -> bool, pc: usize) ->
     // SAFETY: the caller's promise; the word is at least four bytes, aligned.
     let state = unsafe { AtomicI32::from_ptr(word.cast()) };
     let mut answer = Once::Pass;
+    let real_runs = is_serial() && !is_guard;
     let mut guard = MONITOR.lock();
     let operation = operation(Code::OnceBegin, word, false, pc);
     guard.attempt(me, operation, None, |guard| {
@@ -475,25 +490,42 @@ pub unsafe fn once_begin(word: *mut c_void, done: fn(i32) -> bool, pc: usize) ->
             answer = Once::Pass;
             return true;
         }
-        if guard.onces.is_running(word as usize) {
+        if guard.onces.is_running(word as usize) || real_runs && once_runs(word as usize) {
             return false;
         }
-        guard.onces.run(word as usize);
+        if !real_runs {
+            guard.onces.run(word as usize);
+        }
         answer = Once::Run;
         true
     });
     drop(guard);
-    let happened = match answer {
-        Once::Run => Code::OnceBegin,
-        Once::Pass => Code::OncePass,
-    };
-    note(happened, object::ONCE, word, pc);
+    match answer {
+        Once::Pass => note(Code::OncePass, object::ONCE, word, pc),
+        Once::Run if real_runs => return None,
+        Once::Run => note(Code::OnceBegin, object::ONCE, word, pc),
+    }
     if answer == Once::Pass {
         with_clocks(me, |detector, thread| {
             detector.acquire(thread, word as usize);
         });
     }
     Some(answer)
+}
+
+/// Whether the C library runs the initialiser of this `pthread_once` just now.
+pub fn once_runs(word: usize) -> bool {
+    // SAFETY: the word of a once, which a thread waits for.
+    let state = unsafe { (word as *const i32).read_volatile() };
+    state & 3 == 1
+}
+
+/// The initialiser of a guard has thrown: another thread may begin it.
+pub fn once_aborted(word: *mut c_void) {
+    let Some(_inside) = enter() else { return };
+    let mut guard = MONITOR.lock();
+    guard.onces.end(word as usize);
+    guard.changed(word as usize);
 }
 
 /// The initialiser has run: `finish` makes the word say so.

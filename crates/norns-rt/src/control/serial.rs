@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::monitor::{Guard, State};
 use super::thread::{Activity, ControlThread, Operation};
-use super::{MONITOR, enter, futex};
+use super::{MONITOR, deadlock, enter, futex};
 use crate::record::{statistics, values};
 use crate::thread::Thread;
 use crate::wire::Code;
@@ -49,6 +49,8 @@ real! {
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 /// A signal handler released something while its thread was inside the monitor.
 static MISSED: AtomicBool = AtomicBool::new(false);
+/// Another process may release something.
+static SHARED: AtomicBool = AtomicBool::new(false);
 
 pub struct Serial {
     pub on: bool,
@@ -99,6 +101,24 @@ pub enum Woken {
     Cancelled,
 }
 
+/// Whether a thread waits for an initialiser that was left by an exception.
+fn initialiser_failed(onces: &super::emulated::Onces, thread: &ControlThread) -> bool {
+    matches!(thread.activity, Activity::Blocked { operation, .. }
+        if operation.code == Code::OnceBegin
+            && !onces.is_running(operation.address)
+            && !super::operations::once_runs(operation.address))
+}
+
+/// Xorshift (Marsaglia 2003); never 0.
+fn draw(random: &mut u64) -> u64 {
+    let mut x = *random;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    *random = x;
+    x >> 11
+}
+
 impl Serial {
     pub const OFF: Serial = Serial {
         on: false,
@@ -115,16 +135,6 @@ impl Serial {
             processor: 0,
         },
     };
-
-    /// Xorshift (Marsaglia 2003); never 0.
-    fn draw(&mut self) -> u64 {
-        let mut x = self.random;
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.random = x;
-        x >> 11
-    }
 }
 
 /// Switches the mode on; the running thread has the first turn.
@@ -247,6 +257,11 @@ pub fn missed() {
     MISSED.store(true, Ordering::Relaxed);
 }
 
+/// The program has made an object that other processes can use.
+pub fn shared_object() {
+    SHARED.store(true, Ordering::Relaxed);
+}
+
 /// The program cancels a thread.
 pub fn cancelled(handle: usize) {
     let Some(_inside) = enter() else { return };
@@ -305,17 +320,22 @@ impl State {
     /// Draws one of the threads that can run.
     fn draw_next(&mut self, except: *const ControlThread) -> Option<&'static mut ControlThread> {
         let now = self.serial.now;
+        let onces = &self.onces;
         let can_run = |thread: &&mut ControlThread| {
             let due = thread.serial.deadline != 0 && thread.serial.deadline <= now;
-            (thread.serial.ready || due) && !core::ptr::eq(*thread, except)
+            (thread.serial.ready || due || initialiser_failed(onces, thread))
+                && !core::ptr::eq(*thread, except)
         };
         let count = self.threads().filter(can_run).count();
+        let mut random = self.serial.random;
         let which = match count {
             0 => return None,
             1 => 0,
-            _ => self.serial.draw() as usize % count,
+            _ => draw(&mut random) as usize % count,
         };
-        self.threads().filter(can_run).nth(which)
+        let next = self.threads().filter(can_run).nth(which);
+        self.serial.random = random;
+        next
     }
 
     fn give_to(&mut self, next: &mut ControlThread) {
@@ -461,7 +481,7 @@ impl Guard {
         }
         self.serial.now += DECISION;
         self.serial.decisions += 1;
-        if point == Point::Operation && self.serial.draw() % SWITCH != 0 {
+        if point == Point::Operation && draw(&mut self.serial.random) % SWITCH != 0 {
             return;
         }
         if let Some(next) = self.draw_next(me) {
@@ -526,7 +546,11 @@ impl Guard {
         while !self.is_turn_of(me) {
             let (clock, until) = me.serial.until;
             let timed = me.serial.deadline != 0;
-            let left = if timed { until - futex::now(clock) } else { i64::MAX };
+            let left = if timed {
+                until - futex::now(clock)
+            } else {
+                i64::MAX
+            };
             if self.serial.turn.is_null() && me.serial.ready {
                 self.pass_on();
                 continue;
@@ -543,9 +567,13 @@ impl Guard {
                 _ if left <= 0 => WATCH / 4,
                 _ => left.min(LOOK_AGAIN),
             };
+            // When nothing can end the wait, it is one without end also for who looks from outside.
+            let hangs = self.serial.turn.is_null()
+                && !SHARED.load(Ordering::Relaxed)
+                && deadlock::all_blocked(self);
             let seen = me.wake.load(Ordering::Relaxed);
             self.unlock();
-            let result = futex::wait(&me.wake, seen, Some(nap));
+            let result = futex::wait(&me.wake, seen, (!hangs).then_some(nap));
             self.relock();
             if result == sys::EINTR && me.serial.interruptible && !me.serial.ready {
                 me.serial.interrupted = true;
@@ -630,7 +658,10 @@ fn kernel_state(kernel_id: i32) -> (bool, u64) {
     }
     // The number has no zeros before it. By hand, as everything here: what the program calls to
     // copy and compare is interposed.
-    let zeros = path[DIGITS].iter().take_while(|byte| **byte == b'0').count();
+    let zeros = path[DIGITS]
+        .iter()
+        .take_while(|byte| **byte == b'0')
+        .count();
     let zeros = zeros.min(9);
     for at in DIGITS.start + zeros..path.len() {
         path[at - zeros] = path[at];
@@ -652,7 +683,8 @@ fn kernel_state(kernel_id: i32) -> (bool, u64) {
     let number = |word: Option<&[u8]>| {
         let digits = word.unwrap_or_default().iter();
         digits.fold(0u64, |sum, digit| {
-            sum.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0')))
+            sum.wrapping_mul(10)
+                .wrapping_add(u64::from(digit.wrapping_sub(b'0')))
         })
     };
     let user = number(words.nth(10));

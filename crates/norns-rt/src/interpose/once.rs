@@ -59,7 +59,7 @@ unsafe extern "C-unwind" fn run() {
 unsafe fn with_once(once: Once, initialiser: Initialiser, pc: usize, real: impl Fn(Initialiser)) {
     if is_controlled() {
         // SAFETY: the caller's word.
-        match unsafe { control::operations::once_begin(once, |word| word == 2, pc) } {
+        match unsafe { control::operations::once_begin(once, |word| word == 2, false, pc) } {
             Some(control::operations::Once::Pass) => return,
             Some(control::operations::Once::Run) => {
                 // SAFETY: what the program gave.
@@ -107,7 +107,7 @@ interpose! {
 
     fn __cxa_guard_acquire(guard: *mut u8) -> c_int |pc| {
         if is_controlled() {
-            match control::operations::once_begin(guard.cast(), |word| word & 0xff != 0, pc) {
+            match control::operations::once_begin(guard.cast(), |word| word & 0xff != 0, true, pc) {
                 Some(control::operations::Once::Pass) => return 0,
                 Some(control::operations::Once::Run) => return 1,
                 None => {}
@@ -144,5 +144,8 @@ interpose! {
 
     fn __cxa_guard_abort(guard: *mut u8) |pc| {
         real_call::__cxa_guard_abort(guard);
+        if is_controlled() && control::is_replaying() {
+            control::operations::once_aborted(guard.cast());
+        }
     }
 }

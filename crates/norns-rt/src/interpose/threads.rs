@@ -10,7 +10,7 @@ use super::acquire;
 use crate::control;
 use crate::mode::{Mode, is_controlled, mode};
 use crate::operation::Operation;
-use crate::record::{self, handles};
+use crate::record::{self, handles, values};
 use crate::thread::{self, Thread};
 pub use crate::thread::{Routine, Start};
 use crate::wire::Code;
@@ -152,6 +152,7 @@ pub unsafe fn create(
             // SAFETY: the caller's word: it is stored.
             handles::insert(unsafe { *handle }, number);
         }
+        values::written(handle as usize, size_of::<usize>(), pc);
     } else {
         // SAFETY: no thread has got the block.
         unsafe { thread::release(block) };
@@ -222,7 +223,11 @@ interpose! {
     }
 
     fn pthread_join(handle: usize, result: *mut *mut c_void) -> c_int |pc| {
-        join(handle, pc, None, None, || real_call::pthread_join(handle, result))
+        let ended = join(handle, pc, None, None, || real_call::pthread_join(handle, result));
+        if ended == 0 && !result.is_null() {
+            values::written(result as usize, size_of::<usize>(), pc);
+        }
+        ended
     }
 
     fn pthread_tryjoin_np(handle: usize, result: *mut *mut c_void) -> c_int |pc| {

@@ -21,7 +21,9 @@ pub fn number(text: &[u8]) -> Option<u64> {
         if !digit.is_ascii_digit() {
             return None;
         }
-        number = number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+        number = number
+            .wrapping_mul(10)
+            .wrapping_add(u64::from(digit - b'0'));
     }
     Some(number)
 }

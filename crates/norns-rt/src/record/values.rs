@@ -263,7 +263,11 @@ impl Thread {
         if size <= 16 {
             self.log_access(code, size as u8, pc, address);
         } else {
-            let code = if reads { Code::ReadRange } else { Code::WriteRange };
+            let code = if reads {
+                Code::ReadRange
+            } else {
+                Code::WriteRange
+            };
             self.logged += 1;
             self.log(code, 0, pc, address, [size as u64, 0]);
         }
@@ -272,7 +276,11 @@ impl Thread {
 
     /// What the event before read, or wrote.
     fn log_value(&mut self, reads: bool, value: &[u8]) {
-        let code = if reads { Code::ValueRead } else { Code::ValueWritten };
+        let code = if reads {
+            Code::ValueRead
+        } else {
+            Code::ValueWritten
+        };
         self.log_bytes(code, 0, 0, value);
     }
 }
