@@ -32,7 +32,7 @@ const _: () = {
 
 /// The hooks of the executable begin, before its constructors: `on` is their byte, `word` the
 /// place of their thread-local word.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(no_mangle)]
 unsafe extern "C" fn norns_register(on: *mut u8, word: isize) {
     if WORD
         .compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed)
@@ -67,6 +67,209 @@ pub fn set_word(value: usize) {
                 value = in(reg) value,
                 options(nostack, preserves_flags),
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The assembly itself, linked into the test: it must go on to the library exactly when the
+    //! Rust code of filter and shadow says that an access is new.
+
+    use super::*;
+    use crate::detect::{Detector, Kind, Name};
+    use crate::record::filter::Filter;
+    use std::cell::Cell;
+
+    core::arch::global_asm!(include_str!("fast.s"), options(att_syntax));
+
+    std::thread_local! {
+        static WENT_ON: Cell<bool> = const { Cell::new(false) };
+    }
+
+    macro_rules! library {
+        ($($name:ident)*) => {$(
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() {
+                WENT_ON.set(true);
+            }
+        )*};
+    }
+    library! {
+        norns_read1 norns_read2 norns_read4 norns_read8 norns_func_entry
+        norns_write1 norns_write2 norns_write4 norns_write8 norns_func_exit
+    }
+
+    unsafe extern "C" {
+        fn __tsan_read1(address: usize);
+        fn __tsan_read2(address: usize);
+        fn __tsan_read4(address: usize);
+        fn __tsan_read8(address: usize);
+        fn __tsan_write1(address: usize);
+        fn __tsan_write2(address: usize);
+        fn __tsan_write4(address: usize);
+        fn __tsan_write8(address: usize);
+        fn __tsan_func_entry(pc: usize);
+        fn __tsan_func_exit();
+    }
+
+    /// Whether the hook of this access goes on to the library.
+    fn goes_on(address: usize, size: usize, write: bool) -> bool {
+        WENT_ON.set(false);
+        // SAFETY: the hooks take any address and do not follow it.
+        unsafe {
+            match (size, write) {
+                (1, false) => __tsan_read1(address),
+                (2, false) => __tsan_read2(address),
+                (4, false) => __tsan_read4(address),
+                (8, false) => __tsan_read8(address),
+                (1, true) => __tsan_write1(address),
+                (2, true) => __tsan_write2(address),
+                (4, true) => __tsan_write4(address),
+                _ => __tsan_write8(address),
+            }
+        }
+        WENT_ON.get()
+    }
+
+    fn block() -> &'static mut Thread {
+        let block = crate::thread::allocate();
+        assert!(!block.is_null());
+        // SAFETY: a fresh block that only this test has.
+        unsafe { &mut *block }
+    }
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(99);
+            (self.0 >> 33) as usize % limit
+        }
+
+        fn access(&mut self) -> (usize, usize, bool) {
+            let size = 1 << self.below(4);
+            // Few places, some far apart, some that share an index of the filter.
+            let base = [0x5555_5555_0000, 0x7fff_f000_1000, 0x41_2000, 0x45_2000][self.below(4)];
+            (base + self.below(32), size, self.below(2) == 1)
+        }
+    }
+
+    #[test]
+    fn the_filter_decides_in_record_mode() {
+        let thread = block();
+        let filter: *mut Filter = &mut thread.filter;
+        tls::set_fast(tls::Fast::recorder(thread));
+        let mut random = Random(1);
+        let (mut covered, mut logged) = (0, 0);
+        for _ in 0..200_000 {
+            let (address, size, write) = random.access();
+            // SAFETY: the hook reads the filter only during its call.
+            let filter = unsafe { &mut *filter };
+            let aligned = address & (size - 1) == 0;
+            let miss = if aligned {
+                filter.check(address, size, write).err()
+            } else {
+                None
+            };
+            let is_new = !aligned || miss.is_some();
+            assert_eq!(
+                goes_on(address, size, write),
+                is_new,
+                "{size} at {address:x}, {write}"
+            );
+            match miss {
+                Some(miss) => {
+                    filter.fill(miss);
+                    logged += 1;
+                }
+                None => covered += usize::from(aligned),
+            }
+            if random.below(50) == 0 {
+                filter.next_segment();
+            }
+        }
+        tls::set_fast(tls::Fast::NONE);
+        assert_eq!(thread.covered.iter().sum::<u64>(), covered as u64);
+        assert!(covered > 1000 && logged > 1000, "{covered} {logged}");
+    }
+
+    #[test]
+    fn the_shadow_decides_in_detect_mode() {
+        let detector = Detector::new().expect("address space for a detector");
+        let mut main = detector.thread(Name(0), None).expect("a slot");
+        let mut others: Vec<_> = (1..6)
+            .map(|name| {
+                detector
+                    .thread(Name(name), Some(&mut main))
+                    .expect("a slot")
+            })
+            .collect();
+        let block = block();
+        block.quick = detector.quick();
+        let quick: *mut Quick = &mut block.quick;
+        // SAFETY: the block is never given back.
+        unsafe { main.set_quick(quick) };
+        let mut random = Random(7);
+        let (mut covered, mut new, mut asks) = (0, 0, 0);
+        for _ in 0..200_000 {
+            let (address, size, write) = random.access();
+            let kind = if write { Kind::Write } else { Kind::Read };
+            let who = random.below(12);
+            if let Some(other) = others.get_mut(who) {
+                // Mostly reads, so that granules overflow.
+                let kind = if random.below(30) == 0 {
+                    kind
+                } else {
+                    Kind::Read
+                };
+                detector.access(other, address, size, kind, 3, |_| {});
+                continue;
+            }
+            tls::set_fast(tls::Fast::detector(block));
+            let goes_on = goes_on(address, size, write);
+            tls::set_fast(tls::Fast::NONE);
+            let knows = detector.knows(&main, address, size, kind);
+            assert!(goes_on || knows, "{size} at {address:x}, {write}: lost");
+            // What the hook does not decide: unaligned accesses, and cells beyond the first block.
+            asks += usize::from(goes_on && knows && address & (size - 1) == 0);
+            covered += usize::from(!goes_on);
+            new += usize::from(!knows);
+            detector.access(&mut main, address, size, kind, who, |_| {});
+            match random.below(60) {
+                0 => detector.release(&mut main, 0x10),
+                1 => detector.forget_memory(address, 64),
+                _ => {}
+            }
+        }
+        assert!(covered > 10_000 && new > 10_000 && asks * 10 < covered);
+    }
+
+    #[test]
+    fn the_stack_is_kept() {
+        let thread = block();
+        let stack: *mut Stack = &mut thread.stack;
+        for fast in [tls::Fast::recorder(thread), tls::Fast::detector(thread)] {
+            tls::set_fast(fast);
+            WENT_ON.set(false);
+            // SAFETY: the hooks are called in pairs, and read the stack only during the calls.
+            unsafe {
+                (*stack).common = 2;
+                __tsan_func_entry(0x11);
+                __tsan_func_entry(0x22);
+                __tsan_func_exit();
+                __tsan_func_entry(0x33);
+                assert_eq!(((*stack).depth, (*stack).common), (2, 1));
+                assert_eq!(((*stack).frames[0].pc, (*stack).frames[1].pc), (0x11, 0x33));
+                assert_ne!((*stack).frames[1].stack_pointer, 0);
+                __tsan_func_exit();
+                __tsan_func_exit();
+                assert_eq!(((*stack).depth, (*stack).common), (0, 0));
+                assert!(!WENT_ON.get());
+                __tsan_func_exit();
+                assert!(WENT_ON.get(), "the library looks at what has no entry");
+            }
+            tls::set_fast(tls::Fast::NONE);
         }
     }
 }

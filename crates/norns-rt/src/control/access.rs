@@ -268,19 +268,18 @@ pub fn atomic<R>(
     {
         let var = detector.atomic_begin(address);
         (result, succeeded) = operate();
-        let (access, effect, order) = match kind {
-            LOAD => (Kind::AtomicRead, AtomicEffect::Load, order),
-            STORE => (Kind::AtomicWrite, AtomicEffect::Store, order),
-            _ if succeeded => (Kind::AtomicWrite, AtomicEffect::ReadModifyWrite, order),
-            _ => (Kind::AtomicRead, AtomicEffect::Load, failure),
+        let (effect, order) = match kind {
+            LOAD => (AtomicEffect::Load, order),
+            STORE => (AtomicEffect::Store, order),
+            _ if succeeded => (AtomicEffect::ReadModifyWrite, order),
+            _ => (AtomicEffect::Load, failure),
         };
         let mut race_found = None;
         if let Some(thread) = me.detect.as_mut() {
-            // The access belongs to the time before the operation: what it releases covers it.
-            detector.access(thread, address, size, access, pc, |race| {
+            let order = Order::from_abi(order);
+            detector.atomic_end(thread, var, effect, order, (address, size), pc, |race| {
                 race_found = Some(race);
             });
-            detector.atomic_end(thread, var, effect, Order::from_abi(order));
         }
         if let Some(race) = race_found {
             tell_race(&race, me, false);

@@ -22,6 +22,8 @@ pub mod sync_table;
 pub mod thread;
 
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
 mod tests;
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -232,12 +234,18 @@ impl Detector {
         self.syncs.lock(&self.arena, address)
     }
 
+    /// An atomic operation was done. What it acquires orders its own access, and what it releases
+    /// has its access.
+    #[allow(clippy::too_many_arguments)]
     pub fn atomic_end(
         &self,
         thread: &mut Thread,
         mut var: Locked<'_>,
         effect: AtomicEffect,
         order: Order,
+        (address, size): (usize, usize),
+        pc: usize,
+        report: impl FnMut(Race),
     ) {
         let arena = &self.arena;
         if effect != AtomicEffect::Store && !var.released.is_empty() {
@@ -248,6 +256,11 @@ impl Detector {
             };
             learns.join(arena, &var.released);
         }
+        let kind = match effect {
+            AtomicEffect::Load => Kind::AtomicRead,
+            _ => Kind::AtomicWrite,
+        };
+        self.access(thread, address, size, kind, pc, report);
         if effect == AtomicEffect::Load {
             return;
         }
@@ -295,6 +308,9 @@ impl Detector {
         pc: usize,
         mut report: impl FnMut(Race),
     ) {
+        if size == 0 {
+            return;
+        }
         if thread.is_published() {
             self.advance(thread);
         }
@@ -374,6 +390,19 @@ impl Detector {
         if let Some(old) = race {
             report(self.describe(thread, address, mask, kind, pc, old));
         }
+    }
+
+    /// Whether an access within eight aligned bytes would tell nothing new; `false` for others.
+    #[cfg(test)]
+    pub fn knows(&self, thread: &Thread, address: usize, size: usize, kind: Kind) -> bool {
+        if thread.is_published() || (address & 7) + size > 8 {
+            return false;
+        }
+        let mask = ((1u32 << size) - 1) << (address & 7);
+        let epoch = Epoch::new(thread.slot, thread.epoch);
+        let new = Cell::new(epoch, mask as u8, kind, sites::Site(0));
+        let granule = self.shadow.granule(address);
+        granule.is_some_and(|granule| self.shadow.knows(granule, new))
     }
 
     #[cold]

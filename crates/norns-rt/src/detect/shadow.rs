@@ -346,6 +346,15 @@ impl Shadow {
         unsafe { &*chunk.cast::<u8>().add(CHUNK_BYTES).cast::<AtomicU64>() }
     }
 
+    /// Whether a cell already says everything that `new` would.
+    #[cfg(test)]
+    pub fn knows(&self, granule: &Granule, new: Cell) -> bool {
+        let [first, second] = granule.load();
+        first.covers(new)
+            || second.covers(new)
+            || second.is_link() && self.blocks.knows(granule, block_of(second), new)
+    }
+
     fn stripe(&self, address: usize) -> &SpinLock {
         let index = (address >> GRANULE_BITS) & (STRIPES - 1);
         // SAFETY: the index is masked to the number of stripes; zero bytes are an open lock.

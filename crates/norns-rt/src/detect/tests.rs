@@ -6,6 +6,18 @@ use std::collections::BTreeMap;
 /// Runs operations such as `T1 write x`, `T2 lock m`, `T1 store a release` in this order and
 /// returns the races as `line-line`, lines counted from 1.
 fn races(run: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for race in detect(run) {
+        let pair = format!("{}-{}", race.earlier.pc, race.later.pc);
+        if !found.contains(&pair) {
+            found.push(pair);
+        }
+    }
+    found
+}
+
+/// The races of such a run; a program counter is the number of a line.
+pub fn detect(run: &str) -> Vec<Race> {
     let detector = Detector::new().expect("address space for a detector");
     let mut threads: BTreeMap<String, Thread> = BTreeMap::new();
     let main = detector.thread(Name(0), None).expect("a first slot");
@@ -28,20 +40,10 @@ fn races(run: &str) -> Vec<String> {
         };
         let pc = index + 1;
         let size = rest.get(1).and_then(|size| size.parse().ok()).unwrap_or(8);
-        let mut report = |race: Race| {
-            let pair = format!("{}-{}", race.earlier.pc, race.later.pc);
-            if !found.contains(&pair) {
-                found.push(pair);
-            }
-        };
+        let mut report = |race: Race| found.push(race);
         let mut atomic = |thread: &mut Thread, effect: AtomicEffect| {
-            let kind = match effect {
-                AtomicEffect::Load => Kind::AtomicRead,
-                _ => Kind::AtomicWrite,
-            };
-            detector.access(thread, object, 8, kind, pc, &mut report);
             let var = detector.atomic_begin(object);
-            detector.atomic_end(thread, var, effect, order);
+            detector.atomic_end(thread, var, effect, order, (object, 8), pc, &mut report);
         };
         match *operation {
             "fork" => {
@@ -87,7 +89,7 @@ fn races(run: &str) -> Vec<String> {
 }
 
 /// Names are letters, 4096 bytes apart, with an offset after a plus sign.
-fn address_of(name: &str) -> usize {
+pub fn address_of(name: &str) -> usize {
     let (letter, offset) = name.split_once('+').unwrap_or((name, "0"));
     let letter = letter.bytes().next().map_or(0, usize::from);
     0x10_0000 + letter * 0x1_0000 + offset.parse::<usize>().unwrap_or(0)
@@ -314,6 +316,17 @@ fn an_atomic_access_does_not_hide_a_plain_one() {
          T0 store a relaxed
          T1 load a relaxed",
         &["3-5"],
+    );
+}
+
+#[test]
+fn what_an_atomic_access_acquires_orders_itself() {
+    check(
+        "T0 fork T1
+         T0 write a
+         T0 store a release
+         T1 load a acquire",
+        &[],
     );
 }
 
