@@ -20,6 +20,8 @@ pub struct Report {
     pub deadlock: Option<Deadlock>,
     /// What the detector found, in the order of the run.
     pub races: Vec<Race>,
+    /// Processes that were forked and ran threads: their ids. What they told is here too.
+    pub children: Vec<u32>,
     /// Where the program's files are mapped: text of /proc/PID/maps.
     pub maps: String,
 }
@@ -111,6 +113,7 @@ impl Report {
         match fields {
             ["norns-replay", version] => self.began = *version == "1",
             ["followed", ..] => self.followed = true,
+            ["child", id] => self.children.push(id.parse().ok()?),
             [
                 "diverged",
                 thread,

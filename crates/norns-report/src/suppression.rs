@@ -1,9 +1,10 @@
 //! Suppressions in ThreadSanitizer's file format, and baselines.
 //!
-//! A suppression is a line `type:pattern`. Types: `race`, `deadlock`, `mutex` (as `deadlock`),
-//! `called_from_lib`, `thread` and `signal` are read and can never match here. A pattern matches
-//! anywhere in a function or file name of one of the places; `*` stands for anything, `^` and `$`
-//! tie it to an end. We add a comment after ` # ` on the line.
+//! A suppression is a line `type:pattern`. Types: `race`, `race_top` (only the places themselves,
+//! not their callers), `deadlock`, `mutex` (as `deadlock`); `called_from_lib`, `thread` and `signal`
+//! are read and can never match here. A pattern matches anywhere in a function or file name of one
+//! of the places; `*` stands for anything, `^` and `$` tie it to an end. Where stacks and modules are
+//! known (`norns detect`), they count too. We add a comment after ` # ` on the line.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,18 @@ pub struct Suppression {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Matches {
     Races,
+    RaceTops,
     Deadlocks,
+}
+
+/// One function of a stack, with all that a suppression may name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    pub function: String,
+    pub file: String,
+    pub module: String,
+    /// It made the access itself; the others are its callers.
+    pub is_top: bool,
 }
 
 /// The suppressions of a file, or what is wrong with one of its lines.
@@ -37,13 +49,14 @@ pub fn parse(text: &str) -> Result<Vec<Suppression>, String> {
             ));
         };
         let kind = match kind {
-            "race" | "race_top" => Some(Matches::Races),
+            "race" => Some(Matches::Races),
+            "race_top" => Some(Matches::RaceTops),
             "deadlock" | "mutex" => Some(Matches::Deadlocks),
             "thread" | "signal" | "called_from_lib" => None,
             other => {
                 return Err(format!(
-                    "line {number}: unknown suppression type `{other}` (expected race, deadlock, \
-                     mutex, thread, signal or called_from_lib)"
+                    "line {number}: unknown suppression type `{other}` (expected race, race_top, \
+                     deadlock, mutex, thread, signal or called_from_lib)"
                 ));
             }
         };
@@ -64,7 +77,7 @@ pub fn parse(text: &str) -> Result<Vec<Suppression>, String> {
 impl Suppression {
     pub fn matches(&self, finding: &Finding) -> bool {
         let right_kind = match self.kind {
-            Some(Matches::Races) => {
+            Some(Matches::Races | Matches::RaceTops) => {
                 matches!(
                     finding.kind,
                     Kind::DataRace | Kind::UseAfterFree | Kind::DoubleFree
@@ -78,6 +91,24 @@ impl Suppression {
                 pattern_matches(&self.pattern, &place.function)
                     || pattern_matches(&self.pattern, &place.file)
             })
+    }
+}
+
+impl Suppression {
+    /// Whether it suppresses a race with these frames in its stacks; a global variable that they race
+    /// for counts as a frame with its name.
+    pub fn matches_race(&self, frames: &[Frame]) -> bool {
+        let tops_only = match self.kind {
+            Some(Matches::Races) => false,
+            Some(Matches::RaceTops) => true,
+            _ => return false,
+        };
+        frames.iter().any(|frame| {
+            (frame.is_top || !tops_only)
+                && [&frame.function, &frame.file, &frame.module]
+                    .into_iter()
+                    .any(|name| pattern_matches(&self.pattern, name))
+        })
     }
 }
 

@@ -208,7 +208,6 @@ unsafe extern "C" fn forked() {
             control::serial::forked(thread);
         }
     } else if is_controlled() {
-        // A schedule is for one process, and so are the detector's clocks.
-        mode::set(Mode::Off);
+        control::forked();
     }
 }

@@ -17,6 +17,7 @@ pub const SCHED_YIELD: usize = 24;
 pub const GETPID: usize = 39;
 pub const EXIT: usize = 60;
 pub const FCNTL: usize = 72;
+pub const LSEEK: usize = 8;
 pub const RT_SIGTIMEDWAIT: usize = 128;
 pub const GETTID: usize = 186;
 pub const FUTEX: usize = 202;

@@ -186,17 +186,26 @@ impl Symboliser {
         found
     }
 
+    /// The file that the code at `pc` comes from; empty when none is known.
+    pub fn module(&self, pc: u64) -> &str {
+        self.mapping_at(pc.saturating_sub(1))
+            .map_or("", |mapping| &mapping.path)
+    }
+
     fn module_at(&self, address: u64) -> Option<&Module> {
+        self.modules.get(&self.mapping_at(address)?.path)
+    }
+
+    fn mapping_at(&self, address: u64) -> Option<&Mapping> {
         let after = self
             .mappings
             .partition_point(|mapping| mapping.start <= address);
         // Mappings from different times may overlap; the one that begins last is the best guess.
-        let mapping = self.mappings[..after]
+        self.mappings[..after]
             .iter()
             .rev()
             .take(16)
-            .find(|mapping| address < mapping.end)?;
-        self.modules.get(&mapping.path)
+            .find(|mapping| address < mapping.end)
     }
 
     /// The global that holds this address: its number.

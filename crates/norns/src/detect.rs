@@ -1,17 +1,27 @@
 //! `norns detect -- ./app`: the race detector alone, as people know it from ThreadSanitizer.
 //!
 //! Runs the program once, as it is, and reports the races that happened. The program's output
-//! goes where it always goes. Exit status: as for `check`.
+//! goes where it always goes. Exit status: as for `check`; but when `TSAN_OPTIONS` has an `exitcode`, as
+//! ThreadSanitizer does it: that one when something was found (unless it is 0), else the program's.
+//!
+//! A forked child is watched as a program of its own from its first thread on, and so is a program
+//! that the process becomes by `exec`. Of the earlier access of a race the place is known, not its
+//! callers, so a suppression can name them only for the later one.
+
+mod tsan_options;
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use norns_replay::process::Ended;
+use norns_replay::report::Race;
 use norns_replay::{Input, Limits, Mode, Program, Report, process};
+use norns_report::suppression::{Frame, Suppression};
 use norns_report::{Findings, Verdict, fingerprint, suppression, terminal};
 use norns_trace::symbolise::Symboliser;
 
@@ -23,9 +33,10 @@ pub struct Arguments {
     /// The program, built with norns-cc, and its arguments
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
-    /// Findings to leave out: a suppression file of ThreadSanitizer
+    /// Findings to leave out: a suppression file of ThreadSanitizer, besides the one that
+    /// TSAN_OPTIONS names
     #[arg(long, value_name = "FILE")]
-    suppressions: Option<PathBuf>,
+    suppressions: Vec<PathBuf>,
     /// Seconds that the program may take
     #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
     time_limit: u64,
@@ -42,6 +53,12 @@ enum Format {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let file = runtime_library::find_program(&arguments.command[0])
         .with_context(|| format!("there is no program {}", arguments.command[0].display()))?;
+    let options = std::env::var("TSAN_OPTIONS").unwrap_or_default();
+    let options = tsan_options::parse(&options).map_err(anyhow::Error::msg)?;
+    let mut rules = Vec::new();
+    for path in options.suppressions.iter().chain(&arguments.suppressions) {
+        rules.extend(read_suppressions(path, &file)?);
+    }
     let mut all = Findings {
         format: norns_report::finding::FORMAT,
         findings: Vec::new(),
@@ -74,33 +91,121 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         keep_input: None,
     }
     .run();
-    let text = fs::read(&scratch).unwrap_or_default();
-    let _ = fs::remove_file(&scratch);
+    let reports = take_reports(&scratch);
     let ended = ended?;
     eprintln!("norns: the program {}", ended.describe());
-    let report = Report::parse(&String::from_utf8_lossy(&text));
-    let mut symbols = Symboliser::new([report.maps.as_str()]);
-    for race in &report.races {
-        let mut finding = describe::race(race, &mut symbols);
-        finding.verdict = Some(Verdict::Confirmed("the race detector saw it".into()));
-        describe::add(&mut all, finding);
+    let children: usize = reports.iter().map(|report| report.children.len()).sum();
+    if children > 0 {
+        let them = if children == 1 {
+            "process"
+        } else {
+            "processes"
+        };
+        eprintln!("norns: {children} child {them} with threads, watched too");
+    }
+    let mut suppressed = 0;
+    for report in &reports {
+        let mut symbols = Symboliser::new([report.maps.as_str()]);
+        for race in &report.races {
+            let frames = frames_of(race, &mut symbols);
+            if rules.iter().any(|rule| rule.matches_race(&frames)) {
+                suppressed += 1;
+                continue;
+            }
+            let mut finding = describe::race(race, &mut symbols);
+            finding.verdict = Some(Verdict::Confirmed("the race detector saw it".into()));
+            describe::add(&mut all, finding);
+        }
+    }
+    if suppressed > 0 {
+        let races = if suppressed == 1 { "race" } else { "races" };
+        eprintln!("norns: {suppressed} {races} suppressed");
     }
     let sources = |file: &str| runs::source(&folder, file);
     fingerprint::name_findings(&mut all.findings, &sources);
-    if let Some(path) = &arguments.suppressions {
-        let text =
-            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let rules = suppression::parse(&text)
-            .map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display()))?;
-        suppression::apply(&mut all.findings, &rules);
+    if !options.report_bugs {
+        all.findings.clear();
     }
     match arguments.format {
         Format::Json => println!("{}", serde_json::to_string_pretty(&all)?),
         Format::Text => eprint!("{}", terminal::list(&all, show::style())),
     }
-    Ok(if all.findings.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(exit::FOUND)
+    let found = !all.findings.is_empty();
+    Ok(match (options.exit_code, found) {
+        (None, false) => ExitCode::SUCCESS,
+        (None, true) => ExitCode::from(exit::FOUND),
+        (Some(code @ 1..), true) => ExitCode::from(code),
+        (Some(_), _) => own_status(&ended),
     })
+}
+
+/// As a shell would show it.
+fn own_status(ended: &Ended) -> ExitCode {
+    match ended {
+        Ended::Exited(status) => ExitCode::from(*status as u8),
+        Ended::Signalled(signal) => ExitCode::from(128u8.wrapping_add(*signal as u8)),
+        _ => ExitCode::from(exit::CANNOT),
+    }
+}
+
+/// A path is relative to the working directory, or else to the program's folder.
+fn read_suppressions(path: &Path, program: &Path) -> Result<Vec<Suppression>> {
+    let beside = program.parent().unwrap_or(Path::new("")).join(path);
+    let path = if path.exists() || !beside.exists() {
+        path
+    } else {
+        &beside
+    };
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    suppression::parse(&text).map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display()))
+}
+
+/// What was told to this file, and to those of programs that others became; removes them.
+fn take_reports(file: &Path) -> Vec<Report> {
+    let prefix = file.file_name().unwrap_or_default().as_encoded_bytes();
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            let rest = name.strip_prefix(prefix);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+        })
+        .collect();
+    files.sort();
+    files
+        .iter()
+        .map(|path| {
+            let text = fs::read(path).unwrap_or_default();
+            let _ = fs::remove_file(path);
+            Report::parse(&String::from_utf8_lossy(&text))
+        })
+        .collect()
+}
+
+/// All that a suppression of this race may name.
+fn frames_of(race: &Race, symbols: &mut Symboliser) -> Vec<Frame> {
+    let tops = [race.earlier.pc, race.later.pc];
+    let callers = race.stack.iter().copied();
+    let pcs = tops.map(|pc| (pc, true)).into_iter();
+    let mut frames = Vec::new();
+    for (pc, is_top) in pcs.chain(callers.map(|pc| (pc, false))) {
+        let module = symbols.module(pc).to_string();
+        for (depth, place) in symbols.frames(pc).iter().enumerate() {
+            frames.push(Frame {
+                function: place.function.clone(),
+                file: place.file.clone(),
+                module: module.clone(),
+                is_top: is_top && depth == 0,
+            });
+        }
+    }
+    frames.push(Frame {
+        function: symbols.name_of(race.later.address),
+        ..Frame::default()
+    });
+    frames
 }

@@ -29,7 +29,7 @@ use crate::detect::{self, Detector};
 use crate::mode::{self, Mode};
 use crate::sys;
 use monitor::{Monitor, State};
-use output::Line;
+use output::{Line, Sharing};
 use thread::ControlThread;
 
 pub static MONITOR: Monitor = Monitor::new();
@@ -65,7 +65,14 @@ pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
     // SAFETY: the caller's promise.
     let variable = |name: &[u8]| unsafe { mode::variable(environment, name) };
     if let Some(path) = variable(b"NORNS_REPORT") {
-        output::open(path);
+        output::open(
+            path,
+            if replays {
+                Sharing::Append
+            } else {
+                Sharing::OwnFile
+            },
+        );
     }
     if detects && let Some(detector) = Detector::new() {
         // SAFETY: no other thread runs yet.
@@ -95,6 +102,38 @@ pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
         crate::attach::watch_end(main);
         mode::set(mode);
         threads::let_hooks_decide(main);
+    }
+}
+
+/// The child process after a fork: one thread, whose number is 0 from here on. A schedule is for
+/// one process. In detect mode the child is watched as a program of its own, once it has
+/// threads: whatever it did before that nothing can race with.
+pub fn forked() {
+    if is_replaying() {
+        return mode::set(Mode::Off);
+    }
+    DETECTING.store(false, Ordering::Relaxed);
+    ARENA.forget_lock();
+    MONITOR.forget();
+    if let Some(thread) = crate::thread::current() {
+        threads::main_thread(thread);
+    }
+}
+
+/// The first thread of a forked child is about to be created by `me`.
+#[cold]
+fn detect_again(me: &mut ControlThread) {
+    let Some(detector) = Detector::new() else {
+        return;
+    };
+    me.detect = detector.thread(detect::Name(me.number), None);
+    // SAFETY: no other thread runs; the detector of the parent is not used any more.
+    unsafe { (*DETECTOR.0.get()).write(detector) };
+    DETECTING.store(true, Ordering::Relaxed);
+    output::tell!("child {}", sys::getpid());
+    // SAFETY: the block of the running thread.
+    if let Some(runtime) = unsafe { me.runtime.as_mut() } {
+        threads::let_hooks_decide(runtime);
     }
 }
 

@@ -196,6 +196,14 @@ impl Monitor {
         Guard { monitor: self }
     }
 
+    /// The child process after a fork: the other threads are gone, one of them perhaps with the lock.
+    pub fn forget(&'static self) {
+        self.lock.reset();
+        let mut state = self.lock();
+        state.thread_count = 0;
+        state.started = false;
+    }
+
     /// The guard of a lock that this thread has and whose guard it forgot.
     ///
     /// # Safety

@@ -10,17 +10,42 @@ use crate::sys;
 
 static FILE: AtomicI32 = AtomicI32::new(-1);
 
+/// Whether a program that another one has become, or started, may write to the same file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    Append,
+    /// No: its program counters are those of other code. A dot and the process id make its name.
+    OwnFile,
+}
+
 /// Opens the file; the name without its zero byte.
-pub fn open(path: &[u8]) {
+pub fn open(path: &[u8], sharing: Sharing) {
+    const ROOM_FOR_ID: usize = 16;
     let mut name = [0u8; 4096];
-    if path.len() >= name.len() {
+    if path.len() + ROOM_FOR_ID >= name.len() {
         return;
     }
     for (to, from) in name.iter_mut().zip(path) {
         *to = *from;
     }
     const WRITE_CREATE_APPEND_CLOEXEC: usize = 0o1 | 0o100 | 0o2000 | 0o2000000;
-    let file = sys::open(&name[..=path.len()], WRITE_CREATE_APPEND_CLOEXEC);
+    let mut file = sys::open(&name[..=path.len()], WRITE_CREATE_APPEND_CLOEXEC);
+    const END: usize = 2;
+    // SAFETY: no effect on memory.
+    let is_used = || unsafe { sys::call(sys::LSEEK, file as usize, 0, END) } > 0;
+    if sharing == Sharing::OwnFile && is_used() {
+        sys::close(file);
+        let mut line = Line::new();
+        let _ = write!(line, ".{}", sys::getpid());
+        for (to, from) in name[path.len()..]
+            .iter_mut()
+            .zip(&line.bytes[..line.length])
+        {
+            *to = *from;
+        }
+        let length = path.len() + line.length;
+        file = sys::open(&name[..=length], WRITE_CREATE_APPEND_CLOEXEC);
+    }
     // A high descriptor, so that the program's own get the numbers they would get without us.
     const DUPLICATE_CLOEXEC: usize = 1030;
     // SAFETY: no effect on memory.

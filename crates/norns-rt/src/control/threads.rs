@@ -10,6 +10,7 @@ use super::thread::{Activity, ControlThread, Operation, Path};
 use super::{Inside, MONITOR, detector, enter, is_replaying, new_thread};
 use crate::detect::Name;
 use crate::mode::is_serial;
+use crate::mode::{Mode, mode};
 use crate::real;
 use crate::thread::Thread;
 use crate::tls::{self, Fast};
@@ -98,6 +99,9 @@ pub fn stranger(runtime: &mut Thread) {
 pub fn prepare(runtime: &mut Thread, detached: bool) {
     let Some(inside) = enter() else { return };
     let me = &mut *inside.me;
+    if detector().is_none() && mode() == Mode::Detect {
+        super::detect_again(me);
+    }
     let block = new_thread();
     // SAFETY: as in `main_thread`.
     let child = unsafe { &mut *block };

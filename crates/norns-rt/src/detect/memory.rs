@@ -183,6 +183,11 @@ impl Arena {
         }
     }
 
+    /// The child process after a fork: who had the lock is gone. What it was about to take is lost.
+    pub fn forget_lock(&self) {
+        self.state.lock.unlock();
+    }
+
     fn class_of(bytes: usize) -> usize {
         let bits = bytes.next_power_of_two().trailing_zeros().max(SMALLEST);
         (bits - SMALLEST) as usize

@@ -233,6 +233,8 @@ interpose! {
     fn munmap(address: *mut c_void, size: usize) -> c_int |pc| {
         if size > 0 && let Some(thread) = recorder() {
             thread.log_within_segment(Code::Free, 0, pc, address as usize, [size as u64, 0]);
+        } else if is_controlled() {
+            control::access::freeing(address as usize, size, pc);
         }
         real_call::munmap(address, size)
     }
@@ -249,11 +251,14 @@ unsafe fn map(
 ) -> *mut c_void {
     // SAFETY: the caller's word. On x86-64 `mmap64` is the same function.
     let result = unsafe { real_call::mmap(address, size, protection, flags, file, offset) };
-    if result as isize != -1
-        && let Some(thread) = recorder()
-    {
+    if result as isize == -1 {
+        return result;
+    }
+    if let Some(thread) = recorder() {
         thread.filter.forget(result as usize, size);
         thread.log_within_segment(Code::Allocate, 0, 0, result as usize, [size as u64, 0]);
+    } else if is_controlled() {
+        control::access::allocated(result as usize, size);
     }
     result
 }
