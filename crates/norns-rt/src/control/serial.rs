@@ -1,10 +1,15 @@
 //! One thread at a time: who runs next in a recording with values.
 //!
 //! The thread whose turn it is runs the program; all others sleep here. It gives the turn away at
-//! synchronisation operations (one in four, drawn from the seed), when it blocks, when it has
-//! made many accesses without one (a loop that waits for a variable must not wait for ever), and
-//! around calls that sleep in the kernel. Blocking operations are those of the monitor: tried, and
-//! tried again when another thread has changed their object.
+//! synchronisation operations, when it blocks, when it has made many accesses without one (a loop
+//! that waits for a variable must not wait for ever), and around calls that sleep in the kernel.
+//! Blocking operations are those of the monitor: tried, and tried again when another thread has
+//! changed their object.
+//!
+//! Even seeds walk at random: one operation in four lets any other thread go on. Odd seeds draw a
+//! priority for each thread, and now and then one falls to the lowest (PCT, Burckhardt et al.
+//! 2010): this reaches the schedules in which a thread is far ahead of the others, which a walk
+//! almost never does.
 //!
 //! The same seed gives the same run of a program whose input is the same. For that, time is
 //! counted in decisions: a wait with a time-out ends when nobody else can run, or after as many
@@ -25,12 +30,16 @@ use crate::thread::Thread;
 use crate::wire::Code;
 use crate::{real, sys};
 
+/// Priorities are drawn above this, and those that fall count down from it.
+const LOWEST: u64 = 1 << 32;
+
 /// Nanoseconds that a decision, a long stretch without one, and a yield stand for.
 const DECISION: i64 = 10_000;
 const STRETCH: i64 = 1_000_000;
 const YIELD: i64 = 100_000;
-/// One in so many operations lets another thread go on.
+/// One in so many operations lets another thread go on, or makes a thread's priority the lowest.
 const SWITCH: u64 = 4;
+const CHANGE: u64 = 16;
 /// How often a waiting thread looks at the one whose turn it is, and one that is blocked at what
 /// another process may have changed.
 const WATCH: i64 = 20_000_000;
@@ -59,6 +68,9 @@ pub struct Serial {
     /// It has woken up and runs.
     taken: bool,
     random: u64,
+    /// Whether priorities decide; the one that falls next gets the lowest.
+    by_priority: bool,
+    lowest: u64,
     /// Time, counted in decisions.
     now: i64,
     decisions: u64,
@@ -81,6 +93,8 @@ struct Watched {
 pub struct SerialThread {
     /// Goes on as soon as it gets the turn.
     ready: bool,
+    /// 0 before it is drawn.
+    priority: u64,
     /// When its wait ends by itself, in `Serial::now`; 0: it does not.
     deadline: i64,
     /// The same on a clock of the kernel.
@@ -119,12 +133,22 @@ fn draw(random: &mut u64) -> u64 {
     x >> 11
 }
 
+/// The thread's priority, drawn when it is first needed.
+fn priority(thread: &mut ControlThread, random: &mut u64) -> u64 {
+    if thread.serial.priority == 0 {
+        thread.serial.priority = LOWEST + 1 + draw(random) % LOWEST;
+    }
+    thread.serial.priority
+}
+
 impl Serial {
     pub const OFF: Serial = Serial {
         on: false,
         turn: null_mut(),
         taken: false,
         random: 0,
+        by_priority: false,
+        lowest: LOWEST,
         now: 1,
         decisions: 0,
         dying: 0,
@@ -148,6 +172,7 @@ pub fn begin(seed: u64, main: &mut Thread) {
         taken: true,
         random: (seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
             .max(1),
+        by_priority: seed % 2 == 1,
         ..Serial::OFF
     };
     OWNER.store(&raw const *main as usize, Ordering::Relaxed);
@@ -317,7 +342,13 @@ impl State {
         core::ptr::eq(self.serial.turn, thread)
     }
 
-    /// Draws one of the threads that can run.
+    /// The thread's priority becomes lower than all others.
+    fn fall(&mut self, thread: &mut ControlThread) {
+        self.serial.lowest -= 1;
+        thread.serial.priority = self.serial.lowest;
+    }
+
+    /// Chooses one of the threads that can run.
     fn draw_next(&mut self, except: *const ControlThread) -> Option<&'static mut ControlThread> {
         let now = self.serial.now;
         let onces = &self.onces;
@@ -326,8 +357,17 @@ impl State {
             (thread.serial.ready || due || initialiser_failed(onces, thread))
                 && !core::ptr::eq(*thread, except)
         };
-        let count = self.threads().filter(can_run).count();
         let mut random = self.serial.random;
+        if self.serial.by_priority {
+            let threads = self.threads().filter(can_run);
+            let drawn = threads.map(|thread| (priority(thread, &mut random), thread));
+            let next = drawn
+                .max_by_key(|(priority, _)| *priority)
+                .map(|(_, thread)| thread);
+            self.serial.random = random;
+            return next;
+        }
+        let count = self.threads().filter(can_run).count();
         let which = match count {
             0 => return None,
             1 => 0,
@@ -481,10 +521,18 @@ impl Guard {
         }
         self.serial.now += DECISION;
         self.serial.decisions += 1;
-        if point == Point::Operation && draw(&mut self.serial.random) % SWITCH != 0 {
+        let by_priority = self.serial.by_priority;
+        let chance = if by_priority { CHANGE } else { SWITCH };
+        let lets_go = point == Point::LetsOthersGo || draw(&mut self.serial.random) % chance == 0;
+        if by_priority && lets_go {
+            self.fall(me);
+        }
+        if !by_priority && !lets_go {
             return;
         }
-        if let Some(next) = self.draw_next(me) {
+        if let Some(next) = self.draw_next(me)
+            && (!by_priority || next.serial.priority > priority(me, &mut self.serial.random))
+        {
             self.leave(me);
             me.serial.ready = true;
             self.give_to(next);
