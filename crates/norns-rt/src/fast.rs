@@ -30,19 +30,25 @@ const _: () = {
     assert!(MAX_DEPTH == 16384);
 };
 
+/// The layout that `fast.s` was written for. A program may be older or newer than the library
+/// that it finds; its hooks then ask the library about every access.
+const LAYOUT: u32 = 1;
+
 /// The hooks of the executable begin, before its constructors: `on` is their byte, `word` the
 /// place of their thread-local word.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn norns_register(on: *mut u8, word: isize) {
-    if WORD
-        .compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed)
-        .is_ok()
-    {
+unsafe extern "C" fn norns_register(on: *mut u8, word: isize, layout: u32) {
+    let first = layout == LAYOUT
+        && WORD
+            .compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+    if first {
         ON.store(on, Ordering::Relaxed);
         tls::set_fast(tls::fast());
     }
+    // Hooks that are not told of a change of mode always ask.
     // SAFETY: the byte is the caller's, for this.
-    unsafe { on.write(u8::from(!is_off())) };
+    unsafe { on.write(u8::from(!first || !is_off())) };
 }
 
 /// The mode has changed.

@@ -10,6 +10,9 @@
 # `norns_fast` is this thread's block: 0 when there is none or the mode needs every access, the
 # block's address in record mode, one more in detect mode. The library sets it.
 
+# Counted up with every change of what follows: a library of another layout is asked each time.
+.set LAYOUT, 1
+
 .set SEGMENT, 0
 .set WORDS, 8
 .set COVERED, 262152
@@ -236,6 +239,7 @@ norns_begin:
     .cfi_startproc
     leaq norns_on(%rip), %rdi
     movq norns_fast@gottpoff(%rip), %rsi
+    movl $LAYOUT, %edx
     jmp norns_register@PLT
     .cfi_endproc
     .size norns_begin, . - norns_begin
