@@ -24,6 +24,8 @@ pub struct Report {
     pub children: Vec<u32>,
     /// Where the program's files are mapped: text of /proc/PID/maps.
     pub maps: String,
+    /// The program made a child process, which nobody watched.
+    pub forked: bool,
 }
 
 /// Where the program left the schedule.
@@ -114,6 +116,7 @@ impl Report {
             ["norns-replay", version] => self.began = *version == "1",
             ["followed", ..] => self.followed = true,
             ["child", id] => self.children.push(id.parse().ok()?),
+            ["forked"] => self.forked = true,
             [
                 "diverged",
                 thread,

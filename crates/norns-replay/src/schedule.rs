@@ -24,8 +24,38 @@ pub enum Accesses {
     Ordered,
 }
 
+/// How a bug is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By the witness, with both threads of a race held before the accesses at their addresses.
+    Schedule(Accesses),
+    /// By the witness; then threads linger at the places of the race, whatever the address: memory
+    /// can lie elsewhere in another run.
+    Near,
+    /// Without a schedule: threads linger at the places of the bug.
+    Hunt,
+    /// As `Hunt`, with random priorities of the threads from this seed.
+    Priorities(u64),
+}
+
+/// What the runtime enforces for this way.
+pub fn of(trace: &Trace, witness: &Witness, way: Way) -> String {
+    match way {
+        Way::Schedule(accesses) => of_witness(trace, witness, accesses),
+        Way::Near => {
+            let mut writer = Writer::new(trace);
+            for &event in &witness.schedule {
+                writer.event(event, false);
+            }
+            linger(trace, &witness.bug, &mut writer.text);
+            writer.text
+        }
+        Way::Hunt | Way::Priorities(_) => of_hunt(trace, &witness.bug),
+    }
+}
+
 /// The schedule of a witness.
-pub fn of_witness(trace: &Trace, witness: &Witness, accesses: Accesses) -> String {
+fn of_witness(trace: &Trace, witness: &Witness, accesses: Accesses) -> String {
     let mut writer = Writer::new(trace);
     let ordered = match accesses {
         Accesses::Free => BTreeSet::new(),
@@ -51,12 +81,17 @@ pub fn of_recording(trace: &Trace) -> String {
 }
 
 /// No schedule, but places at which threads linger: those of the bug.
-pub fn of_hunt(trace: &Trace, bug: &Bug) -> String {
+fn of_hunt(trace: &Trace, bug: &Bug) -> String {
+    let mut text = format!("{HEADER}\n");
+    linger(trace, bug, &mut text);
+    text
+}
+
+fn linger(trace: &Trace, bug: &Bug, text: &mut String) {
     let events = match bug {
         Bug::Race { first, second } => vec![*first, *second],
         Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
     };
-    let mut text = format!("{HEADER}\n");
     let mut pcs: Vec<u64> = events
         .iter()
         .map(|event| trace.place(trace.events[event.index()].place).pc)
@@ -64,9 +99,20 @@ pub fn of_hunt(trace: &Trace, bug: &Bug) -> String {
     pcs.sort_unstable();
     pcs.dedup();
     for pc in pcs {
-        line(&mut text, Record::Hunt(pc));
+        line(text, Record::Hunt(pc));
     }
-    text
+}
+
+/// Whether an access of the race is to memory that no variable names: it can lie elsewhere in
+/// another run.
+pub fn may_lie_elsewhere(trace: &Trace, bug: &Bug) -> bool {
+    let Bug::Race { first, second } = bug else {
+        return false;
+    };
+    [first, second].into_iter().any(|event| {
+        let access = trace.events[event.index()].op.plain_access();
+        access.is_some_and(|(access, _)| trace.symbol_at(access.address).is_none())
+    })
 }
 
 struct Writer<'a> {
@@ -104,7 +150,7 @@ impl<'a> Writer<'a> {
             }
             self.waiting_for_fork[thread] = false;
         }
-        let (what, address) = match event.op {
+        let (what, mut address) = match event.op {
             Op::Read(access) if ordered => (
                 What::Access {
                     size: access.size,
@@ -127,6 +173,12 @@ impl<'a> Writer<'a> {
                 None => return,
             },
         };
+        // Memory of the heap and of stacks can lie elsewhere in another run.
+        let numbers_a_thread = matches!(event.op, Op::Fork(_) | Op::Join(_) | Op::FailedJoin(_));
+        let is_plain = matches!(what, What::Access { .. });
+        if !is_plain && !numbers_a_thread && self.trace.symbol_at(address).is_none() {
+            address = 0;
+        }
         let step = Step {
             thread: event.thread.0,
             what,
@@ -168,6 +220,14 @@ impl<'a> Writer<'a> {
 
 fn line(text: &mut String, record: Record) {
     writeln!(text, "{record}").expect("writing to a string cannot fail");
+}
+
+/// How many scheduling points the recorded run had.
+pub fn count_points(trace: &Trace) -> usize {
+    let events = trace.events.iter();
+    events
+        .filter(|event| point(trace, event.op).is_some())
+        .count()
 }
 
 /// The step of an operation, and the address that it works on.

@@ -13,8 +13,8 @@ use norns_model::{Bug, Witness};
 use norns_trace::{EventIndex, Trace};
 
 use crate::process::{Ended, Error, Limits, Mode, Output, Program, Run};
-use crate::report::{Race, Report};
-use crate::schedule::{self, Accesses};
+use crate::report::{Deadlock, Race, Report};
+use crate::schedule::{self, Way};
 
 /// What the replay of a witness showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,18 +77,30 @@ pub struct Replayer<'a> {
 impl Replayer<'_> {
     /// Runs the program under a schedule.
     pub fn run(&self, schedule: &str, name: &str, mode: Mode) -> Result<(Report, Ended), Error> {
+        self.run_with(schedule, name, mode, None)
+    }
+
+    fn run_with(
+        &self,
+        schedule: &str,
+        name: &str,
+        mode: Mode,
+        more: Option<(&'static str, OsString)>,
+    ) -> Result<(Report, Ended), Error> {
         let schedule_path = self.folder.join(format!("{name}.schedule"));
         fs::write(&schedule_path, schedule).map_err(Error::file("write", &schedule_path))?;
         let report_path = self.folder.join(format!("{name}.report"));
         remove(&report_path)?;
+        let mut variables = vec![
+            ("NORNS_SCHEDULE", schedule_path.into_os_string()),
+            ("NORNS_REPORT", OsString::from(&report_path)),
+        ];
+        variables.extend(more);
         let run = Run {
             program: self.program,
             mode,
             limits: self.limits,
-            variables: vec![
-                ("NORNS_SCHEDULE", schedule_path.into_os_string()),
-                ("NORNS_REPORT", OsString::from(&report_path)),
-            ],
+            variables,
             output: Output::Nowhere,
             keep_input: None,
         };
@@ -103,14 +115,15 @@ impl Replayer<'_> {
         self.run(&schedule, "recording", Mode::ReplayDetect)
     }
 
-    pub fn replay(
-        &self,
-        witness: &Witness,
-        name: &str,
-        accesses: Accesses,
-    ) -> Result<Replay, Error> {
-        let schedule = schedule::of_witness(self.trace, witness, accesses);
-        let (report, ended) = self.run(&schedule, name, Mode::ReplayDetect)?;
+    /// Runs the program in a way that is to show the bug of the witness.
+    pub fn replay(&self, witness: &Witness, name: &str, way: Way) -> Result<Replay, Error> {
+        let schedule = schedule::of(self.trace, witness, way);
+        let more = self.variable(way);
+        let (mut report, ended) = self.run_with(&schedule, name, Mode::ReplayDetect, more)?;
+        if matches!(way, Way::Hunt | Way::Priorities(_)) {
+            // There was nothing to follow.
+            report.followed = true;
+        }
         let outcome = self.judge(witness, &report, &ended);
         Ok(Replay {
             outcome,
@@ -119,42 +132,41 @@ impl Replayer<'_> {
         })
     }
 
-    /// Runs the program without a schedule, with threads that linger at the places of the bug.
-    pub fn hunt(&self, witness: &Witness, name: &str) -> Result<Replay, Error> {
-        let schedule = schedule::of_hunt(self.trace, &witness.bug);
-        let (mut report, ended) = self.run(&schedule, name, Mode::ReplayDetect)?;
-        report.followed = true;
-        let outcome = self.judge(witness, &report, &ended);
-        Ok(Replay {
-            outcome,
-            report,
-            ended,
-        })
+    /// What the runtime must know besides the schedule.
+    pub fn variable(&self, way: Way) -> Option<(&'static str, OsString)> {
+        let Way::Priorities(seed) = way else {
+            return None;
+        };
+        let points = schedule::count_points(self.trace);
+        Some(("NORNS_PRIORITIES", format!("{seed} {points}").into()))
     }
 
     fn judge(&self, witness: &Witness, report: &Report, ended: &Ended) -> Outcome {
-        if let Some(spin) = &report.spin
-            && matches!(witness.bug, Bug::Race { .. })
-        {
-            return Outcome::OrderedBySpinLoop { pc: spin.pc };
-        }
         match &witness.bug {
             Bug::Race { first, second } => {
-                if let Some((one, other)) = &report.held
-                    && self.are_these_places([one.pc, other.pc], *first, *second)
-                {
-                    return Outcome::Confirmed(Proof::BothHeld);
-                }
-                if report
-                    .races
-                    .iter()
-                    .any(|race| self.is_this_race(race, *first, *second))
-                {
-                    return Outcome::Confirmed(Proof::Detector);
+                let held = report.held.as_ref();
+                let both_held = held.is_some_and(|(one, other)| {
+                    self.are_these_places([one.pc, other.pc], *first, *second)
+                });
+                let mut races = report.races.iter();
+                let proof = if both_held {
+                    Some(Proof::BothHeld)
+                } else if races.any(|race| self.is_this_race(race, *first, *second)) {
+                    Some(Proof::Detector)
+                } else {
+                    None
+                };
+                // A loop that orders accesses which are ordered anyway is not worth a word.
+                match (proof, &report.spin) {
+                    (Some(_), Some(spin)) => return Outcome::OrderedBySpinLoop { pc: spin.pc },
+                    (Some(proof), None) => return Outcome::Confirmed(proof),
+                    (None, _) => {}
                 }
             }
             Bug::LockDeadlock { .. } | Bug::Stuck { .. } => {
-                if let Some(deadlock) = &report.deadlock {
+                if let Some(deadlock) = &report.deadlock
+                    && self.is_this_deadlock(deadlock, &witness.bug)
+                {
                     return Outcome::Confirmed(if deadlock.is_cycle {
                         Proof::Cycle
                     } else {
@@ -187,6 +199,21 @@ impl Replayer<'_> {
     /// Whether the detector's race is at the two places of the prediction.
     fn is_this_race(&self, race: &Race, first: EventIndex, second: EventIndex) -> bool {
         self.are_these_places([race.earlier.pc, race.later.pc], first, second)
+    }
+
+    /// Whether the threads of the prediction wait where it says; others may wait for them.
+    fn is_this_deadlock(&self, seen: &Deadlock, bug: &Bug) -> bool {
+        let (Bug::LockDeadlock { blocked } | Bug::Stuck { blocked }) = bug else {
+            return false;
+        };
+        blocked.iter().all(|event| {
+            let event = self.trace.events[event.index()];
+            let pc = self.trace.place(event.place).pc;
+            let name = &self.trace.thread(event.thread).name;
+            seen.waits
+                .iter()
+                .any(|waits| waits.pc == pc && waits.thread == *name)
+        })
     }
 
     fn are_these_places(&self, seen: [u64; 2], first: EventIndex, second: EventIndex) -> bool {

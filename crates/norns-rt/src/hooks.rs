@@ -46,6 +46,7 @@ unsafe fn log<const SIZE: usize, const WRITE: bool>(
     if thread.in_recorder() {
         return slow_access(address, SIZE, WRITE, pc);
     }
+    record::noise::delay();
     thread.filter.fill(miss);
     let code = if WRITE { Code::Write } else { Code::Read };
     thread.log_access(code, SIZE as u8, pc, address);
@@ -105,6 +106,7 @@ pub fn record_access(thread: &mut Thread, address: usize, size: usize, write: bo
         thread.covered[4 + 5 * usize::from(write)] += 1;
         return;
     }
+    record::noise::delay();
     if size <= 16 {
         thread.log_access(code, size as u8, pc, address);
     } else {

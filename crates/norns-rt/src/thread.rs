@@ -112,6 +112,8 @@ pub struct Thread {
     pub signal_mask: u64,
     /// The state of `record::noise`; 0 before its first draw.
     pub noise: u64,
+    /// How often it has drawn.
+    pub draws: u32,
     /// From 0, in order of creation.
     pub number: u32,
     pub parent: u32,

@@ -16,7 +16,8 @@
 //!                                           come into its way
 //! ```
 //!
-//! OBJECT of `Fork` and `Join` is the number of the other thread. EVENT is the position in the
+//! OBJECT of `Fork` and `Join` is the number of the other thread. An OBJECT or ADDRESS of 0 in a
+//! point or atomic is any: memory that can lie elsewhere in another run. EVENT is the position in the
 //! trace that the schedule was made from; messages name it.
 
 use core::fmt;

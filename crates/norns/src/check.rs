@@ -52,9 +52,10 @@ pub struct Arguments {
     /// Record with values, one thread at a time: what they forbid is refuted without a replay
     #[arg(long)]
     values: bool,
-    /// For the random delays in recordings after the first; with --values, who runs when
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Random delays in the first recording as well, from this seed; later ones always have them.
+    /// With --values, who runs when
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
     /// Seconds that one run of the program may take
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     time_limit: u64,
@@ -206,11 +207,11 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
         };
         let trace = run.path(&name);
         let output = run.path("output.txt");
-        // The first recording is the natural one.
-        let seed = arguments.seed.wrapping_add(u64::from(number));
+        // The first recording is the natural one, unless the user wants another.
+        let seed = arguments.seed.unwrap_or(1).wrapping_add(number.into());
         let how = match number {
             _ if arguments.values => How::WithValues { seed },
-            0 => How::Naturally,
+            0 if arguments.seed.is_none() => How::Naturally,
             _ => How::Delayed { seed },
         };
         let stage = Stage::begin(&match arguments.runs {
@@ -323,6 +324,12 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
         let saved = SavedWitness::of(&tried, trace_name);
         save(run, trace, &tried.witness, &saved, &mut finding, all)?;
     }
+    if confirmation.forked {
+        all.not_analysed.push(
+            "child processes in replays: only the process that was recorded is scheduled and watched"
+                .into(),
+        );
+    }
     if refuted_count > 0 {
         all.not_analysed.push(format!(
             "predicted but refuted by replays, and not listed without --all: {refuted_count}"
@@ -354,8 +361,7 @@ fn predict(arguments: &Arguments, trace: &Trace) -> Predicted {
     }
 }
 
-/// Keeps a finding with what views of it need, under the id that it will have if no other
-/// finding has the same beginning of a fingerprint.
+/// Keeps a finding with what views of it need, under a name that no other finding of the run has.
 fn save(
     run: &Run,
     trace: &Trace,
@@ -368,9 +374,13 @@ fn save(
     let sources = |file: &str| runs::source(&folder, file);
     finding.id = fingerprint::fingerprint(finding.kind, &finding.places, &sources);
     let sketch = norns_report::sketch(trace, witness, finding, &sources);
+    // Two findings can have one fingerprint; `finish` names them apart.
+    finding.id = format!("{}-{}", finding.id, all.findings.len());
+    if !describe::add(all, finding.clone()) {
+        return Ok(());
+    }
     run.save(&format!("{}.sketch.json", finding.id), &sketch)?;
     run.save(&format!("{}.witness.json", finding.id), saved)?;
-    describe::add(all, finding.clone());
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use norns_replay::schedule::{self, Accesses};
+use norns_replay::schedule;
 
 use crate::baseline;
 use crate::check::describe::SavedWitness;
@@ -40,12 +40,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let kept: SavedWitness = run.load(&format!("{}.witness.json", finding.id))?;
     let (trace, _) = norns_trace::read(&run.path(&kept.trace))?;
     if let Some(witness) = kept.witness() {
-        let accesses = if kept.ordered_accesses {
-            Accesses::Ordered
-        } else {
-            Accesses::Free
-        };
-        let schedule = schedule::of_witness(&trace, &witness, accesses);
+        let schedule = schedule::of(&trace, &witness, kept.way());
         write(&folder.join(format!("{name}.schedule")), &schedule)?;
     }
 

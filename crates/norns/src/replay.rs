@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use norns_model::Witness;
-use norns_replay::schedule::{self, Accesses};
+use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{Input, Limits, Mode, Outcome, Program, Proof, Replayer};
 use norns_report::{Finding, Kind};
 
@@ -42,15 +42,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let name = kept.as_ref().map_or("trace.norns", |kept| &kept.trace);
     let (trace, _) = norns_trace::read(&run.path(name))?;
     let witness = kept.as_ref().and_then(SavedWitness::witness);
-    let accesses = match &kept {
-        Some(kept) if kept.ordered_accesses => Accesses::Ordered,
-        _ => Accesses::Free,
-    };
+    let way = kept
+        .as_ref()
+        .map_or(Way::Schedule(Accesses::Free), SavedWitness::way);
     let schedule = match &witness {
-        Some(witness) if kept.as_ref().is_some_and(|kept| kept.hunted) => {
-            schedule::of_hunt(&trace, &witness.bug)
-        }
-        Some(witness) => schedule::of_witness(&trace, witness, accesses),
+        Some(witness) => schedule::of(&trace, witness, way),
         None => schedule::of_recording(&trace),
     };
     if arguments.gdb {
@@ -65,15 +61,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             ..Limits::default()
         },
     };
-    let hunted = kept.as_ref().is_some_and(|kept| kept.hunted);
-    count(
-        &arguments,
-        &finding,
-        &replayer,
-        witness.as_ref(),
-        accesses,
-        hunted,
-    )
+    count(&arguments, &finding, &replayer, witness.as_ref(), way)
 }
 
 fn count(
@@ -81,8 +69,7 @@ fn count(
     finding: &Finding,
     replayer: &Replayer,
     witness: Option<&Witness>,
-    accesses: Accesses,
-    hunted: bool,
+    way: Way,
 ) -> Result<ExitCode> {
     let mut shown = 0;
     let mut other = None;
@@ -90,8 +77,7 @@ fn count(
     for number in 0..arguments.times {
         stage.now(|| format!("replaying {} of {}", number + 1, arguments.times));
         let outcome = match witness {
-            Some(witness) if hunted => replayer.hunt(witness, "again")?.outcome,
-            Some(witness) => replayer.replay(witness, "again", accesses)?.outcome,
+            Some(witness) => replayer.replay(witness, "again", way)?.outcome,
             None => match replayer.replay_recording()?.0.deadlock {
                 Some(_) => Outcome::Confirmed(Proof::Cycle),
                 None => Outcome::NoBug,

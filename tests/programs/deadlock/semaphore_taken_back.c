@@ -16,6 +16,6 @@ int main(void) {
     pthread_create(&thread, 0, worker, 0);
     sem_post(&s);
     sem_wait(&s);
-    pthread_join(thread, 0); // finds: stuck
+    pthread_join(thread, 0);
     return 0;
 }

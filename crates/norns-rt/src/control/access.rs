@@ -3,9 +3,10 @@
 use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::monitor::Access;
+use super::hold::Access;
 use super::output::Line;
 use super::serial::Point;
+use super::spin;
 use super::thread::{ControlThread, Operation};
 use super::{MONITOR, enter, is_replaying, with_clocks};
 use crate::attach;
@@ -47,10 +48,9 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
         return;
     }
     if is_replaying() {
-        if write {
-            me.spin.other();
-        } else {
-            me.spin.read(pc, address);
+        me.comes_to(pc, address, (!write).then_some(size));
+        if spin::is_somebody_suspected(me) {
+            spin::comes_to_write(me, None);
         }
         if is_watched(pc) || me.pending_access != 0 {
             let access = Access {
@@ -61,6 +61,9 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
                 pc,
             };
             MONITOR.lock().before_access(me, access);
+        }
+        if write && spin::is_somebody_suspected(me) {
+            spin::comes_to_write(me, Some((address, size)));
         }
     }
     let kind = if write { Kind::Write } else { Kind::Read };
@@ -255,10 +258,15 @@ pub fn atomic<R>(
             code: Code::Atomic,
             atomic: kind,
             may_fail: kind > STORE,
+            fails_by_cancel: false,
             address,
             pc,
         };
+        me.comes_to(pc, address, (kind != STORE).then_some(size));
         guard.take_turn(me, operation);
+        if writes && spin::is_somebody_suspected(me) {
+            spin::comes_to_write(me, Some((address, size)));
+        }
         guard
     });
     let result;

@@ -67,6 +67,14 @@ pub fn all_blocked(state: &State) -> bool {
     })
 }
 
+/// Whether the thread does nothing before another one does.
+pub fn is_stopped(thread: &ControlThread) -> bool {
+    matches!(
+        thread.activity,
+        Activity::Ended | Activity::Held | Activity::Blocked { timed: false, .. }
+    )
+}
+
 /// Whether a handler of the program could still run and end a wait: signals that a thread only
 /// sends to itself (a fault, an abort) do not count.
 pub fn a_signal_could_help() -> bool {
@@ -133,6 +141,13 @@ fn tell_thread(state: &State, thread: &ControlThread) {
     );
     super::write_stack(&mut line, thread);
     line.send();
+    if operation.code == Code::Join
+        && let Some(child) = state
+            .threads()
+            .find(|thread| thread.number as usize == operation.address)
+    {
+        tell!("held-by {} {:x} 0", child.path.as_str(), operation.address);
+    }
     for holder in state.threads() {
         for held in holder.held() {
             if held.address == operation.address {

@@ -1,6 +1,7 @@
 //! Replay and detection: what an operation of the program does in these modes.
 //!
 //! `monitor` enforces the schedule and knows who is blocked, `deadlock` finds who waits for whom,
+//! `hold` stops threads before the accesses of a race, `spin` sees loops that wait for a variable,
 //! `operations` and `threads` have one function for each interposed one, `access` is for memory.
 //! In detect mode without replay the real operations run as they are and only clocks are kept.
 //!
@@ -11,10 +12,13 @@ pub mod access;
 pub mod deadlock;
 pub mod emulated;
 pub mod futex;
+pub mod hold;
 pub mod monitor;
 pub mod operations;
 pub mod output;
+pub mod priorities;
 pub mod serial;
+pub mod spin;
 pub mod thread;
 pub mod threads;
 
@@ -88,6 +92,7 @@ pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
                 sys::fatal(b"norns: the schedule cannot be read\n");
             }
         }
+        state.priorities = variable(b"NORNS_PRIORITIES").and_then(priorities::Priorities::parse);
         drop(state);
         access::watch_schedule();
         REPLAYING.store(true, Ordering::Relaxed);
@@ -110,6 +115,7 @@ pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
 /// threads: whatever it did before that nothing can race with.
 pub fn forked() {
     if is_replaying() {
+        output::tell!("forked");
         return mode::set(Mode::Off);
     }
     DETECTING.store(false, Ordering::Relaxed);

@@ -17,8 +17,11 @@ use core::sync::atomic::Ordering;
 use super::deadlock;
 use super::emulated::{Barriers, Onces};
 use super::futex::{self, FutexLock};
+use super::hold::{HoldState, MOST_HELD, NO_HOLD};
 use super::output::tell;
+use super::priorities::Priorities;
 use super::serial::{Point, Serial, Woken};
+use super::spin;
 use super::thread::{Activity, ControlThread, Operation};
 use crate::schedule::{Hold, Record, Step, What};
 use crate::sys;
@@ -27,9 +30,8 @@ use crate::wire::Code;
 const MOST_THREADS: usize = 1 << 15;
 const MOST_SCHEDULED: usize = 1 << 12;
 const LOOK_AGAIN: i64 = 100_000_000;
+const CANCELLED_IN: i64 = 300_000_000;
 const HELD_FOR: i64 = 1_500_000_000;
-const SPINS_FOR: i64 = 60_000_000;
-const LINGERS_FOR: i64 = 30_000_000;
 
 /// Exit statuses of a process that the runtime ends itself.
 pub const EXIT_DIVERGED: i32 = 81;
@@ -53,14 +55,14 @@ pub struct State {
     /// Names of the threads of the schedule, as text in its file.
     names: [(*const u8, usize); MOST_SCHEDULED],
     name_count: usize,
-    holds: [Option<Hold>; 2],
-    hold_state: [HoldState; 2],
+    pub holds: [Option<Hold>; 2],
+    pub held: [HoldState; MOST_HELD],
     /// Places at which threads linger; 0 where free.
-    hunts: [usize; 8],
+    pub hunts: [usize; 8],
     /// How often threads may still do so.
-    patience: u32,
+    pub patience: u32,
     /// The two accesses were both next at one moment.
-    seen_both: bool,
+    pub seen_both: bool,
     /// A thread was created: from here on operations are points.
     pub started: bool,
     condition_order: u64,
@@ -71,59 +73,7 @@ pub struct State {
     pub onces: Onces,
     /// Who runs, in a recording in which one thread does.
     pub serial: Serial,
-}
-
-#[derive(Clone, Copy)]
-struct HoldState {
-    thread: *mut ControlThread,
-    address: usize,
-    size: usize,
-    write: bool,
-    atomic: bool,
-    pc: usize,
-    over: bool,
-}
-
-const NO_HOLD: HoldState = HoldState {
-    thread: core::ptr::null_mut(),
-    address: 0,
-    size: 0,
-    write: false,
-    atomic: false,
-    pc: 0,
-    over: false,
-};
-
-impl HoldState {
-    fn conflicts_with(&self, other: &HoldState) -> bool {
-        (self.write || other.write)
-            && !(self.atomic && other.atomic)
-            && overlap(self.address, self.size, other.address, other.size)
-    }
-}
-
-/// An access that is about to happen.
-#[derive(Clone, Copy)]
-pub struct Access {
-    pub address: usize,
-    pub size: usize,
-    pub write: bool,
-    pub atomic: bool,
-    pub pc: usize,
-}
-
-impl Access {
-    fn held_by(self, thread: *mut ControlThread) -> HoldState {
-        HoldState {
-            thread,
-            address: self.address,
-            size: self.size,
-            write: self.write,
-            atomic: self.atomic,
-            pc: self.pc,
-            over: false,
-        }
-    }
+    pub priorities: Option<Priorities>,
 }
 
 /// The monitor, locked.
@@ -161,6 +111,8 @@ pub enum Turn {
     Succeeds,
     /// The schedule says that it fails now.
     Fails,
+    /// The thread is to end here: it was cancelled, and the schedule has nothing of this operation.
+    Cancelled,
 }
 
 impl Monitor {
@@ -176,7 +128,7 @@ impl Monitor {
                 names: [(core::ptr::null(), 0); MOST_SCHEDULED],
                 name_count: 0,
                 holds: [None; 2],
-                hold_state: [NO_HOLD; 2],
+                held: [NO_HOLD; MOST_HELD],
                 hunts: [0; 8],
                 patience: 100,
                 seen_both: false,
@@ -187,6 +139,7 @@ impl Monitor {
                 barriers: Barriers::new(),
                 onces: Onces::new(),
                 serial: Serial::OFF,
+                priorities: None,
             }),
         }
     }
@@ -285,7 +238,7 @@ impl State {
         unsafe { core::slice::from_raw_parts(self.steps, self.step_count) }
     }
 
-    fn name(&self, thread: u32) -> &'static str {
+    pub fn name(&self, thread: u32) -> &'static str {
         let Some(&(start, length)) = self.names[..self.name_count].get(thread as usize) else {
             return "?";
         };
@@ -303,6 +256,9 @@ impl State {
         let thread = unsafe { &mut *thread };
         thread.scheduled =
             (0..self.name_count as u32).find(|&number| self.name(number) == thread.path.as_str());
+        if let Some(priorities) = &mut self.priorities {
+            thread.priority = priorities.of_new_thread();
+        }
         // Somebody may wait for a thread of this name.
         self.wake_head();
     }
@@ -319,11 +275,22 @@ impl State {
         !self.started || self.cursor >= self.step_count
     }
 
+    pub fn cursor(&self) -> usize {
+        self.cursor
+    }
+
+    /// What the schedule still wants of a thread, first of all.
+    pub fn next_step_of(&self, thread: &ControlThread) -> Option<&'static Step> {
+        self.steps()[self.cursor.min(self.step_count)..]
+            .iter()
+            .find(|step| Some(step.thread) == thread.scheduled)
+    }
+
     pub fn head(&self) -> Option<&'static Step> {
         self.steps().get(self.cursor)
     }
 
-    fn thread_of(&self, scheduled: u32) -> Option<&'static mut ControlThread> {
+    pub fn thread_of(&self, scheduled: u32) -> Option<&'static mut ControlThread> {
         self.threads()
             .find(|thread| thread.scheduled == Some(scheduled))
     }
@@ -344,7 +311,7 @@ impl State {
         }
     }
 
-    fn wake_all(&self) {
+    pub fn wake_all(&self) {
         self.threads().for_each(|thread| Self::wake(thread));
     }
 
@@ -449,6 +416,16 @@ impl State {
     }
 
     fn matches(step: &Step, operation: &Operation) -> bool {
+        // A library may be loaded elsewhere, but not at another offset within a page.
+        const PAGE: usize = 4095;
+        let same_place = step.pc == 0 || (step.pc as usize ^ operation.pc) & PAGE == 0;
+        let numbers_a_thread = matches!(operation.code, Code::Fork | Code::Join);
+        let same_object =
+            step.address == 0 || numbers_a_thread || step.address as usize == operation.address;
+        same_place && same_object && Self::is_of_kind(step, operation)
+    }
+
+    fn is_of_kind(step: &Step, operation: &Operation) -> bool {
         match step.what {
             What::Point(code) => {
                 let failed = match operation.code {
@@ -461,7 +438,8 @@ impl State {
                 };
                 // Whether a once runs or passes is seen when its turn has come.
                 let passes = operation.code == Code::OnceBegin && code == Code::OncePass as u8;
-                passes || code == operation.code as u8 || operation.may_fail && code == failed as u8
+                let may_fail = operation.may_fail || operation.fails_by_cancel;
+                passes || code == operation.code as u8 || may_fail && code == failed as u8
             }
             What::Atomic(kind) => {
                 operation.code == Code::Atomic
@@ -483,7 +461,7 @@ impl State {
     }
 
     /// The head can never be done: its thread has ended, or is blocked outside the schedule.
-    fn check_head(&self) {
+    pub fn check_head(&self) {
         let Some(step) = self.head() else { return };
         if let Some(thread) = self.thread_of(step.thread) {
             match thread.activity {
@@ -533,9 +511,15 @@ impl Guard {
             self.serial_point(me, Point::Operation);
             return Turn::Free;
         }
-        me.spin.other();
+        if operation.code != Code::Atomic {
+            me.comes_to(operation.pc, operation.address, None);
+        }
+        if spin::is_somebody_suspected(me) {
+            spin::comes_to_write(me, None);
+        }
         self.finish_access(me);
         me.activity = Activity::AtPoint(operation);
+        self.yield_to_higher(me);
         let turn = loop {
             if self.is_free() {
                 break Turn::Free;
@@ -551,6 +535,10 @@ impl Guard {
                     continue;
                 }
                 if !State::matches(step, &operation) {
+                    if operation.is_cancellation_point() && self.is_cancelled(me) {
+                        me.activity = Activity::Running;
+                        return Turn::Cancelled;
+                    }
                     self.diverged(me, Some(operation), "another operation was expected");
                 }
                 break if State::fails(step) {
@@ -567,8 +555,19 @@ impl Guard {
         turn
     }
 
+    /// Whether somebody cancels this thread; that is not a scheduling point, so it may be about to
+    /// happen.
+    pub fn is_cancelled(&mut self, me: &mut ControlThread) -> bool {
+        let end = futex::now(1) + CANCELLED_IN;
+        while !me.cancelled && futex::now(1) < end {
+            self.sleep(me, Some(5_000_000));
+        }
+        me.cancelled
+    }
+
     /// Does an operation that may have to wait for others: `attempt` tries it without blocking.
-    /// `deadline` is in nanoseconds of the clock. False: it failed, by time-out or by schedule.
+    /// `deadline` is in nanoseconds of the clock. False: it failed, by time-out or by schedule, or
+    /// the thread is to end here (`ControlThread::ends_here`).
     pub fn attempt(
         &mut self,
         me: &mut ControlThread,
@@ -589,9 +588,17 @@ impl Guard {
                 self.complete();
                 return true;
             }
+            Turn::Cancelled => {
+                me.ends_here = true;
+                return false;
+            }
             Turn::Free => {}
         }
         loop {
+            if me.cancelled && !self.serial.on && operation.is_cancellation_point() {
+                me.ends_here = true;
+                return false;
+            }
             if attempt(self) {
                 return true;
             }
@@ -677,7 +684,7 @@ impl Guard {
                 };
                 let may_come = matches!(thread.activity, Activity::Running | Activity::Held)
                     && thread.points <= hold.points;
-                may_come && thread.number != me.number && !self.hold_state[index].over
+                may_come && thread.number != me.number && !self.held[index].over
             };
             if !self.started || !(waits(0) || waits(1)) || futex::now(1) >= end {
                 return;
@@ -687,7 +694,7 @@ impl Guard {
     }
 
     /// The access that had its turn is done: the thread has come to its next hook.
-    fn finish_access(&mut self, me: &mut ControlThread) {
+    pub fn finish_access(&mut self, me: &mut ControlThread) {
         if me.pending_access != 0 {
             me.pending_access = 0;
             self.complete();
@@ -713,6 +720,7 @@ impl Guard {
                 code: Code::Atomic,
                 atomic: kind,
                 may_fail: true,
+                fails_by_cancel: false,
                 address,
                 pc,
             };
@@ -720,249 +728,8 @@ impl Guard {
         }
         self.complete();
     }
-
-    /// A plain access is about to happen: does it have to wait, or to be held?
-    pub fn before_access(&mut self, me: &mut ControlThread, access: Access) {
-        let Access {
-            address,
-            size,
-            write,
-            pc,
-            ..
-        } = access;
-        self.finish_access(me);
-        let is_mine = |step: &Step| {
-            matches!(step.what, What::Access { size: s, write: w } if w == write
-                && overlap(step.address as usize, s as usize, address, size))
-                && step.pc as usize == pc
-        };
-        // Only the thread's own next step counts: the access follows its last point.
-        let next = self.steps()[self.cursor.min(self.step_count)..]
-            .iter()
-            .find(|step| Some(step.thread) == me.scheduled);
-        if let Some(next) = next
-            && is_mine(next)
-        {
-            while let Some(step) = self.head() {
-                if Some(step.thread) == me.scheduled {
-                    me.pending_access = self.cursor + 1;
-                    break;
-                }
-                self.check_head();
-                self.sleep(me, None);
-            }
-        }
-        if self.started && self.hunts.contains(&pc) {
-            self.hunt(me, access);
-        }
-        for index in 0..2 {
-            let Some(hold) = self.holds[index] else {
-                continue;
-            };
-            let here = !self.hold_state[index].over
-                && Some(hold.thread) == me.scheduled
-                && hold.points == me.points
-                && hold.pc as usize == pc
-                && hold.write == write
-                && overlap(hold.address as usize, hold.size as usize, address, size);
-            if here {
-                self.hold(me, index, access);
-            }
-        }
-    }
-
-    fn hold(&mut self, me: &mut ControlThread, index: usize, access: Access) {
-        self.hold_state[index] = access.held_by(me);
-        me.activity = Activity::Held;
-        let other = 1 - index;
-        let end = futex::now(1) + HELD_FOR;
-        let why = loop {
-            let there = self.hold_state[other];
-            if self.hold_state[index].over {
-                // The other thread came, saw both, and lets this one go on.
-                me.activity = Activity::Running;
-                return;
-            }
-            if self.seen_both {
-                self.watch_reader(me, index);
-                me.activity = Activity::Running;
-                return;
-            }
-            if !there.thread.is_null() && !there.over {
-                self.both_held(me, index);
-                me.activity = Activity::Running;
-                return;
-            }
-            if there.over {
-                break "went-on";
-            }
-            if let Some(hold) = self.holds[other] {
-                let thread = self.thread_of(hold.thread);
-                match thread.as_ref().map(|thread| thread.activity) {
-                    Some(Activity::Ended) => break "ended",
-                    Some(Activity::Blocked { timed: false, .. }) => break "is-blocked",
-                    _ => {}
-                }
-                if thread.is_some_and(|thread| thread.points > hold.points) {
-                    break "went-past";
-                }
-            }
-            let left = end - futex::now(1);
-            if left <= 0 {
-                break "did-not-come";
-            }
-            self.sleep(me, Some(left.min(20_000_000)));
-        };
-        let name = self.holds[other].map_or("?", |hold| self.name(hold.thread));
-        tell!("unheld {} {name} {why}", me.path.as_str());
-        if why == "did-not-come"
-            && let Some(hold) = self.holds[other]
-            && let Some(thread) = self.thread_of(hold.thread)
-        {
-            self.tell_spin(thread, me);
-        }
-        self.hold_state[index].over = true;
-        self.hold_state[other].over = true;
-        me.activity = Activity::Running;
-    }
-
-    /// A thread has come to a place of a predicted race, in a run without a schedule: if another
-    /// lingers with a conflicting access both are there, otherwise this one lingers (the active
-    /// testing of Sen's RaceFuzzer).
-    fn hunt(&mut self, me: &mut ControlThread, access: Access) {
-        if self.seen_both || self.patience == 0 {
-            return;
-        }
-        let mine = access.held_by(me);
-        let there = self.hold_state[0];
-        if !there.thread.is_null() && !there.over {
-            // Two different places of the prediction, unless it has only one.
-            let other_place = there.pc != mine.pc || self.hunts[1] == 0;
-            if other_place && mine.conflicts_with(&there) {
-                self.hold_state[1] = mine;
-                me.activity = Activity::Held;
-                self.both_held(me, 1);
-                me.activity = Activity::Running;
-            }
-            return;
-        }
-        self.patience -= 1;
-        self.hold_state[0] = mine;
-        me.activity = Activity::Held;
-        let end = futex::now(1) + LINGERS_FOR;
-        loop {
-            if self.hold_state[0].over {
-                break;
-            }
-            if self.seen_both {
-                self.watch_reader(me, 0);
-                break;
-            }
-            if futex::now(1) >= end {
-                self.hold_state[0] = NO_HOLD;
-                break;
-            }
-            self.sleep(me, Some(2_000_000));
-        }
-        me.activity = Activity::Running;
-    }
-
-    /// A thread is about to take an inner lock of a predicted deadlock: others may take theirs
-    /// first.
-    pub fn linger_before_lock(&mut self, me: &mut ControlThread, pc: usize) {
-        if !self.hunts.contains(&pc) || self.patience == 0 || me.held().is_empty() {
-            return;
-        }
-        self.patience -= 1;
-        let end = futex::now(1) + LINGERS_FOR;
-        while futex::now(1) < end {
-            self.sleep(me, Some(2_000_000));
-        }
-    }
-
-    fn tell_spin(&self, thread: &ControlThread, held: &ControlThread) -> bool {
-        let count = thread.spin.count.load(Ordering::Relaxed);
-        if count < 5 {
-            return false;
-        }
-        tell!(
-            "spin {} {:x} {:x} {count} waits-for {}",
-            thread.path.as_str(),
-            thread.spin.address.load(Ordering::Relaxed),
-            thread.spin.pc.load(Ordering::Relaxed),
-            held.path.as_str()
-        );
-        true
-    }
-
-    /// Both accesses are next: the race is there to see.
-    fn both_held(&mut self, me: &mut ControlThread, index: usize) {
-        let (mine, theirs) = (self.hold_state[index], self.hold_state[1 - index]);
-        let conflict = mine.conflicts_with(&theirs);
-        // SAFETY: blocks of threads are never given back.
-        let other = unsafe { &mut *theirs.thread };
-        if conflict {
-            let word = |write| if write { 'w' } else { 'r' };
-            tell!(
-                "held {} {} {:x} {} {:x} {} {} {:x} {} {:x}",
-                me.path.as_str(),
-                word(mine.write),
-                mine.address,
-                mine.size,
-                mine.pc,
-                other.path.as_str(),
-                word(theirs.write),
-                theirs.address,
-                theirs.size,
-                theirs.pc
-            );
-            self.seen_both = true;
-            super::bug_happened(self, EXIT_HELD);
-        } else {
-            tell!(
-                "unheld {} {} elsewhere",
-                me.path.as_str(),
-                other.path.as_str()
-            );
-        }
-        // A reader may be a loop that waits for the writer: it goes on first, the writer watches.
-        for state in &mut self.hold_state {
-            let reads_only = conflict && !state.write;
-            let both_write = mine.write && theirs.write;
-            state.over = reads_only || both_write || !conflict;
-        }
-        State::wake(other);
-        if !self.hold_state[index].over {
-            self.watch_reader(me, index);
-        }
-    }
-
-    /// The reader runs on while the writer `me` is held. If it does nothing but read the same
-    /// again, it is a loop that waits for this write.
-    fn watch_reader(&mut self, me: &mut ControlThread, index: usize) {
-        let reader = self.hold_state[1 - index].thread;
-        // SAFETY: blocks of threads are never given back.
-        let reader = unsafe { &*reader };
-        let changes = reader.spin.changes.load(Ordering::Relaxed);
-        let count = reader.spin.count.load(Ordering::Relaxed);
-        let end = futex::now(1) + SPINS_FOR;
-        let goes_on = loop {
-            self.sleep(me, Some(5_000_000));
-            let changed = reader.spin.changes.load(Ordering::Relaxed) != changes;
-            if changed || !matches!(reader.activity, Activity::Running | Activity::Held) {
-                break true;
-            }
-            if futex::now(1) >= end {
-                break false;
-            }
-        };
-        if !goes_on && reader.spin.count.load(Ordering::Relaxed) >= count + 5 {
-            self.tell_spin(reader, me);
-        }
-        self.hold_state[index].over = true;
-    }
 }
 
-fn overlap(a: usize, a_size: usize, b: usize, b_size: usize) -> bool {
+pub fn overlap(a: usize, a_size: usize, b: usize, b_size: usize) -> bool {
     a < b + b_size && b < a + a_size
 }

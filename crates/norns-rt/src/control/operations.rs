@@ -5,7 +5,8 @@
 //! `crate::interpose`; waits, barriers and onces by their interposers. In replay nothing blocks inside the C library: locks and
 //! semaphores are tried under the monitor's lock, conditions, barriers and once are emulated.
 //!
-//! Limits: a thread that waits here is not cancelled; a recursive mutex that a wait on a
+//! A thread that is cancelled while it waits here leaves the monitor and lets the real function end
+//! it. Limits: one that has switched cancellation off then waits there; a recursive mutex that a wait on a
 //! condition releases is released by one level.
 
 use core::ffi::{c_int, c_void};
@@ -26,6 +27,8 @@ use crate::wire::{Code, object};
 pub const EBUSY: c_int = 16;
 pub const EDEADLK: c_int = 35;
 pub const ETIMEDOUT: c_int = 110;
+/// No error number: the thread is to be ended, with the mutex in its hands.
+pub const CANCELLED: c_int = -1;
 pub const EOWNERDEAD: c_int = 130;
 
 real! {
@@ -84,6 +87,7 @@ fn operation(code: Code, object: *mut c_void, may_fail: bool, pc: usize) -> Oper
         code,
         atomic: 0,
         may_fail,
+        fails_by_cancel: false,
         address: object as usize,
         pc,
     }
@@ -178,7 +182,7 @@ pub unsafe fn acquire(
                 }
                 guard.complete();
             }
-            Turn::Free => {
+            Turn::Free | Turn::Cancelled => {
                 drop(guard);
                 result = real();
             }
@@ -191,6 +195,18 @@ pub unsafe fn acquire(
             result != EBUSY
         });
         drop(guard);
+        if me.ends_here {
+            me.ends_here = false;
+            drop(inside);
+            let result = real();
+            // It has switched cancellation off.
+            if is_ours(result)
+                && let Some(inside) = enter()
+            {
+                learned(inside.me, family, wanted.object, wanted.pc);
+            }
+            return result;
+        }
         if !in_time {
             return gives_up_with;
         }
@@ -359,9 +375,13 @@ pub unsafe fn wait(
     guard.complete();
 
     let waiter = &raw const *me;
+    // A wait without a time-out fails when its thread is cancelled.
     let woken = guard.attempt(
         me,
-        operation(Code::Wait, condition, deadline.is_some(), pc),
+        Operation {
+            fails_by_cancel: deadline.is_none(),
+            ..operation(Code::Wait, condition, deadline.is_some(), pc)
+        },
         deadline,
         // SAFETY: the block of this thread, read under the monitor's lock. A schedule that wakes
         // a thread without a signal makes it a spurious wake-up, which is always allowed.
@@ -375,6 +395,11 @@ pub unsafe fn wait(
         condition,
         pc,
     );
+    let mut cancelled = me.ends_here;
+    me.ends_here = false;
+    if !woken && deadline.is_none() && !cancelled {
+        cancelled = guard.is_cancelled(me);
+    }
 
     let mut result = 0;
     guard.attempt(me, operation(Code::Lock, mutex, false, pc), None, |_| {
@@ -389,7 +414,9 @@ pub unsafe fn wait(
         drop(inside);
         serial::act_on_cancellation();
     }
-    Some(if result != 0 {
+    Some(if cancelled {
+        CANCELLED
+    } else if result != 0 {
         result
     } else if woken || deadline.is_none() {
         0

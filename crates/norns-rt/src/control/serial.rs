@@ -258,6 +258,7 @@ pub fn sleep(clock: i32, until: i64, duration: i64) -> Option<i64> {
         code: Code::Turn,
         atomic: 0,
         may_fail: true,
+        fails_by_cancel: false,
         address: usize::MAX,
         pc: 0,
     };

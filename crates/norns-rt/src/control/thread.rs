@@ -4,9 +4,10 @@
 //! says so. The block of a thread is never used again for another.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::AtomicU32;
 
 use super::serial::SerialThread;
+use super::spin::Spin;
 use crate::detect;
 use crate::wire::Code;
 
@@ -69,8 +70,17 @@ pub struct Operation {
     pub atomic: u8,
     /// Whether it may fail: a try- or timed form.
     pub may_fail: bool,
+    /// Whether the schedule may let it fail all the same, since its thread is cancelled in it.
+    pub fails_by_cancel: bool,
     pub address: usize,
     pub pc: usize,
+}
+
+impl Operation {
+    /// Whether a cancelled thread ends in it, of what the monitor lets threads wait for.
+    pub fn is_cancellation_point(&self) -> bool {
+        matches!(self.code, Code::SemWait | Code::Wait | Code::Join)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -105,50 +115,6 @@ pub struct Held {
     pub depth: u32,
 }
 
-/// Repeated reads at few places with nothing else between: a loop that waits for a variable.
-/// Changed by its thread alone.
-pub struct Spin {
-    pcs: [usize; 4],
-    next: usize,
-    /// The first place of the loop, and what is read there.
-    pub pc: AtomicU64,
-    pub address: AtomicU64,
-    /// Reads since something new happened.
-    pub count: AtomicU64,
-    /// How often something new happened.
-    pub changes: AtomicU64,
-}
-
-impl Spin {
-    #[inline]
-    pub fn read(&mut self, pc: usize, address: usize) {
-        use core::sync::atomic::Ordering::Relaxed;
-        if self.pcs.contains(&pc) {
-            let count = self.count.load(Relaxed);
-            self.count.store(count + 1, Relaxed);
-            return;
-        }
-        self.pcs[self.next & 3] = pc;
-        self.next += 1;
-        self.pc.store(pc as u64, Relaxed);
-        self.address.store(address as u64, Relaxed);
-        self.something_new();
-    }
-
-    #[inline]
-    pub fn other(&mut self) {
-        self.pcs = [0; 4];
-        self.something_new();
-    }
-
-    fn something_new(&mut self) {
-        use core::sync::atomic::Ordering::Relaxed;
-        self.count.store(0, Relaxed);
-        let changes = self.changes.load(Relaxed);
-        self.changes.store(changes + 1, Relaxed);
-    }
-}
-
 pub struct ControlThread {
     pub number: u32,
     pub path: Path,
@@ -158,6 +124,8 @@ pub struct ControlThread {
     /// Scheduling points passed since the first thread was created.
     pub points: u32,
     pub activity: Activity,
+    /// Among threads with random priorities.
+    pub priority: u32,
     /// Sleeps on this word; changed to wake it.
     pub wake: AtomicU32,
     held: [Held; MOST_HELD],
@@ -172,6 +140,8 @@ pub struct ControlThread {
     pub keeps_monitor: bool,
     pub spin: Spin,
     pub serial: SerialThread,
+    /// The thread whose loop may have waited for what this one is writing; null for none.
+    pub wrote_for: *mut ControlThread,
     /// Index into the schedule of an access whose turn was given and that is done at the
     /// thread's next hook, plus one; 0 for none.
     pub pending_access: usize,
@@ -179,6 +149,10 @@ pub struct ControlThread {
     pub handle: usize,
     pub detached: bool,
     pub joined: bool,
+    /// Somebody has asked it to end.
+    pub cancelled: bool,
+    /// It is in a cancellation point and is to end now: the real function sees to that.
+    pub ends_here: bool,
     pub detect: Option<detect::Thread>,
     /// What the runtime keeps of this thread in every mode; null once it has ended.
     pub runtime: *mut crate::thread::Thread,

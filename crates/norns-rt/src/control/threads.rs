@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_void};
 use core::fmt::Write;
 
-use super::monitor::Turn;
+use super::monitor::{State, Turn};
 use super::output::Line;
 use super::thread::{Activity, ControlThread, Operation, Path};
 use super::{Inside, MONITOR, detector, enter, is_replaying, new_thread};
@@ -39,6 +39,7 @@ fn operation(code: Code, number: u32, may_fail: bool, pc: usize) -> Operation {
         code,
         atomic: 0,
         may_fail,
+        fails_by_cancel: false,
         // Numbers are small, so no object has such an address.
         address: number as usize,
         pc,
@@ -225,7 +226,11 @@ pub fn join(
             let ended = guard.attempt(me, operation, wanted.deadline, |_| {
                 matches!(unsafe { (*child).activity }, Activity::Ended)
             });
-            if !ended {
+            if me.ends_here {
+                // The real function ends this thread, and handlers run that are to be seen.
+                me.ends_here = false;
+                me.inside = 0;
+            } else if !ended {
                 return gives_up_with;
             }
         }
@@ -244,6 +249,19 @@ pub fn join(
         }
     }
     result
+}
+
+/// A thread was cancelled: it may wait where that ends it.
+pub fn cancelled(number: u32) {
+    let Some(_inside) = enter() else { return };
+    if let Some(thread) = MONITOR.thread_numbered(number) {
+        let _guard = MONITOR.lock();
+        thread.cancelled = true;
+        if matches!(thread.activity, Activity::Blocked { .. }) {
+            thread.activity = Activity::Running;
+        }
+        State::wake(thread);
+    }
 }
 
 pub fn detached(number: u32) {

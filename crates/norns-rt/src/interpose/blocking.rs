@@ -8,9 +8,9 @@
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
-use crate::control::{futex, serial};
-use crate::mode::is_serial;
-use crate::record::values;
+use crate::control::{self, futex, serial};
+use crate::mode::{is_controlled, is_serial};
+use crate::record::{handles, values};
 use crate::{interpose, real, sys};
 
 type Bytes = *mut c_void;
@@ -386,6 +386,11 @@ interpose! {
         let result = real_call::pthread_cancel(thread);
         if result == 0 && is_serial() {
             serial::cancelled(thread);
+        } else if result == 0
+            && is_controlled()
+            && let Some(number) = handles::number(thread)
+        {
+            control::threads::cancelled(number);
         }
         result
     }

@@ -31,6 +31,7 @@ mod real_functions {
         fn pthread_cond_signal(condition: Condition) -> c_int;
         #[version = "GLIBC_2.3.2"]
         fn pthread_cond_broadcast(condition: Condition) -> c_int;
+        fn pthread_testcancel();
         fn _pthread_cleanup_push(buffer: *mut Cleanup, routine: unsafe extern "C" fn(*mut c_void), argument: *mut c_void);
         fn _pthread_cleanup_pop(buffer: *mut Cleanup, execute: c_int);
     }
@@ -137,6 +138,11 @@ pub unsafe fn wait(
         // SAFETY: the caller's word.
         let result = unsafe { control::operations::wait(condition, mutex, patience, pc) };
         match result {
+            Some(control::operations::CANCELLED) => {
+                // SAFETY: ends the thread, or returns where it has switched that off.
+                unsafe { real_call::pthread_testcancel() };
+                return 0;
+            }
             Some(ETIMEDOUT) => return deadline.map_or(0, |deadline| deadline.timed_out),
             Some(result) => return result,
             None => {}

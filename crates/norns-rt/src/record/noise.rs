@@ -1,8 +1,11 @@
-//! Small random delays before synchronisation operations, so that one program gives other
-//! recordings. Off unless `NORNS_SEED` is set.
+//! Random delays before synchronisation operations, before accesses that are new in their segment
+//! and at the start of a thread, so that one program gives other recordings. Off unless
+//! `NORNS_SEED` is set.
 //!
-//! What a thread is made to do depends on the seed, its number and how many operations it did, not
-//! on time; what comes of it still depends on the machine.
+//! Some threads are slow and some are not, as if they had random priorities (Burckhardt et al.
+//! 2010, PCT). Delays become rare as a thread goes on, so that a long run is not much longer.
+//! What a thread is made to do depends on the seed, its number and how much it did, not on time;
+//! what comes of it still depends on the machine.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +15,9 @@ use crate::{sys, thread};
 static SEED: AtomicU64 = AtomicU64::new(0);
 
 const NANOSLEEP: usize = 35;
-const LONGEST: u64 = 200_000;
+/// Delays are between these, each size as likely as its double, in nanoseconds.
+const SHORTEST: u64 = 8_000;
+const DOUBLINGS: u64 = 10;
 
 /// A decimal number; anything else is none.
 pub fn number(text: &[u8]) -> Option<u64> {
@@ -47,7 +52,7 @@ fn draw(seed: u64) {
         return;
     };
     if thread.noise == 0 {
-        thread.noise = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (u64::from(thread.number) + 1);
+        thread.noise = start(seed, thread.number);
     }
     // Xorshift (Marsaglia 2003); never 0.
     let mut x = thread.noise.max(1);
@@ -55,13 +60,32 @@ fn draw(seed: u64) {
     x ^= x >> 7;
     x ^= x << 17;
     thread.noise = x;
-    match x % 8 {
+    thread.draws = thread.draws.saturating_add(1);
+    // How often this thread sleeps: never, now and then, or at nearly every chance.
+    let one_in = match start(seed, thread.number) >> 61 {
+        0 | 1 => return,
+        2..=4 => 6,
+        _ => 2,
+    };
+    let one_in = one_in + u64::from(thread.draws / 8);
+    match (x >> 32) % one_in {
         0 => {
-            let pause = [0_u64, (x >> 8) % LONGEST];
+            let longest = SHORTEST << ((x >> 8) % DOUBLINGS);
+            let pause = [0_u64, longest / 2 + (x >> 16) % longest];
             // SAFETY: the call reads two words, seconds and nanoseconds, and writes nothing.
             unsafe { sys::call(NANOSLEEP, pause.as_ptr() as usize, 0, 0) };
         }
-        1 | 2 => sys::yield_now(),
+        1 => sys::yield_now(),
         _ => {}
     }
+}
+
+/// The first state of a thread: splitmix (Steele et al. 2014) of the seed and its number.
+fn start(seed: u64, number: u32) -> u64 {
+    let mut x = seed
+        .wrapping_add(u64::from(number) << 32)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }

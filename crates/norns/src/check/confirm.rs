@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use norns_model::Witness;
-use norns_replay::schedule::Accesses;
-use norns_replay::{Ended, Limits, Outcome, Program, Recorded, Replayer};
+use norns_replay::schedule::{self, Accesses, Way};
+use norns_replay::{Ended, Limits, Outcome, Program, Proof, Recorded, Replayer};
 use norns_report::{Finding, Sketch, Sources, Status, Verdict};
 use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
@@ -19,6 +19,8 @@ pub struct Confirmation<'a> {
     refinement: Refinement<'a>,
     number: usize,
     best_effort: bool,
+    /// Some run made a child process.
+    pub forked: bool,
 }
 
 impl<'a> Confirmation<'a> {
@@ -41,6 +43,7 @@ impl<'a> Confirmation<'a> {
             refinement: Refinement::new(trace),
             number: 0,
             best_effort: false,
+            forked: false,
         }
     }
 
@@ -93,22 +96,31 @@ impl<'a> Confirmation<'a> {
     ) -> Result<Tried> {
         let mut tried = Tried {
             witness: witness.clone(),
-            accesses: Accesses::Free,
-            hunted: false,
+            way: Way::Schedule(Accesses::Free),
         };
+        let mut learned: Option<String> = None;
         for round in 0..ROUNDS {
             let mut event = None;
-            for accesses in [Accesses::Free, Accesses::Ordered] {
+            for way in self.ways(&tried.witness) {
                 if Instant::now() >= deadline {
                     return Ok(tried);
                 }
-                tried.accesses = accesses;
-                let name = self.next_name();
-                let replay = self.replayer.replay(&tried.witness, &name, accesses)?;
+                let replay = self.replay(&tried.witness, way)?;
                 if let Outcome::Infeasible { event: at, .. } = &replay.outcome {
                     event = *at;
                 }
-                if decide(finding, replay.outcome) {
+                tried.way = way;
+                let by_detector = replay.outcome == Outcome::Confirmed(Proof::Detector);
+                let settled = decide(finding, replay.outcome, learned.as_deref());
+                // The stronger proof, if it is to be had.
+                if by_detector && way != Way::Near && self.may_lie_elsewhere(&tried.witness) {
+                    let replay = self.replay(&tried.witness, Way::Near)?;
+                    if replay.outcome == Outcome::Confirmed(Proof::BothHeld) {
+                        tried.way = Way::Near;
+                        decide(finding, replay.outcome, learned.as_deref());
+                    }
+                }
+                if settled {
                     return Ok(tried);
                 }
             }
@@ -116,24 +128,54 @@ impl<'a> Confirmation<'a> {
                 .then(|| self.refinement.again(&tried.witness, event))
                 .flatten();
             match again {
-                Some(again) => tried.witness = again,
+                Some(again) => {
+                    tried.witness = again.witness;
+                    learned = Some(again.because);
+                }
                 None => break,
             }
         }
-        for _ in 0..HUNTS {
+        let last = [Way::Hunt].into_iter();
+        for way in last.chain((1..=RANDOM_TRIES).map(Way::Priorities)) {
             if Instant::now() >= deadline {
                 break;
             }
-            let name = self.next_name();
-            let hunt = self.replayer.hunt(&tried.witness, &name)?;
             let before = finding.verdict.clone();
-            if decide(finding, hunt.outcome) {
-                tried.hunted = true;
+            let replay = self.replay(&tried.witness, way)?;
+            let because = match way {
+                Way::Priorities(seed) => format!("found with random priorities, seed {seed}"),
+                _ => "found without a schedule, by waiting at its places".into(),
+            };
+            if decide(finding, replay.outcome, Some(&because)) {
+                tried.way = way;
                 return Ok(tried);
             }
             finding.verdict = before;
         }
         Ok(tried)
+    }
+
+    /// How to replay a witness, one after the other until one way settles it.
+    fn ways(&self, witness: &Witness) -> Vec<Way> {
+        let mut ways = vec![
+            Way::Schedule(Accesses::Free),
+            Way::Schedule(Accesses::Ordered),
+        ];
+        if self.may_lie_elsewhere(witness) {
+            ways.push(Way::Near);
+        }
+        ways
+    }
+
+    fn may_lie_elsewhere(&self, witness: &Witness) -> bool {
+        schedule::may_lie_elsewhere(self.replayer.trace, &witness.bug)
+    }
+
+    fn replay(&mut self, witness: &Witness, way: Way) -> Result<norns_replay::Replay> {
+        let name = self.next_name();
+        let replay = self.replayer.replay(witness, &name, way)?;
+        self.forked |= replay.report.forked;
+        Ok(replay)
     }
 
     fn next_name(&mut self) -> String {
@@ -147,24 +189,24 @@ impl<'a> Confirmation<'a> {
     }
 }
 
-/// How many witnesses of one bug are tried, and how often it is looked for without one.
+/// How many witnesses of one bug are tried, and how often it is looked for with random priorities.
 const ROUNDS: usize = 5;
-const HUNTS: usize = 2;
+const RANDOM_TRIES: u64 = 3;
 
 /// What was replayed last.
 pub struct Tried {
     pub witness: Witness,
-    pub accesses: Accesses,
-    /// It was found by lingering at the places, not by the schedule.
-    pub hunted: bool,
+    pub way: Way,
 }
 
-/// Writes an outcome into the finding; whether that settles it.
-fn decide(finding: &mut Finding, outcome: Outcome) -> bool {
+/// Writes an outcome into the finding, with what had to be learned before; whether that settles it.
+fn decide(finding: &mut Finding, outcome: Outcome, learned: Option<&str>) -> bool {
     match outcome {
         Outcome::Confirmed(proof) => {
             finding.status = Status::Confirmed;
-            finding.verdict = Some(Verdict::Confirmed(proof.describe().into()));
+            let learned = learned.map_or(String::new(), |learned| format!("; {learned}"));
+            let proof = proof.describe();
+            finding.verdict = Some(Verdict::Confirmed(format!("{proof}{learned}")));
             return true;
         }
         Outcome::OrderedBySpinLoop { .. } => {

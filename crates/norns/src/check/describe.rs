@@ -1,8 +1,8 @@
 //! From a witness, or a report of the runtime, to a finding.
 
 use norns_model::{Bug, Witness};
-use norns_replay::report::{Access, Deadlock, Race, Side};
-use norns_replay::schedule::Accesses;
+use norns_replay::report::{Access, Deadlock, Race, Side, Waits};
+use norns_replay::schedule::{Accesses, Way};
 use norns_report::describe::{is_of_the_system, shown_frame};
 use norns_report::{AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep};
 use norns_trace::symbolise::Symboliser;
@@ -21,9 +21,15 @@ pub struct SavedWitness {
     pub schedule: Vec<u32>,
     /// Whether a replay must also order conflicting plain accesses.
     pub ordered_accesses: bool,
+    /// Whether threads linger at its places after the schedule, instead of being held.
+    #[serde(default)]
+    pub near: bool,
     /// Whether it was found by lingering at its places, without this schedule.
     #[serde(default)]
     pub hunted: bool,
+    /// The seed of random priorities, if it was found with them.
+    #[serde(default)]
+    pub seed: Option<u64>,
     /// `race`, `lock-deadlock` or `stuck`.
     pub bug: String,
     pub events: Vec<u32>,
@@ -41,11 +47,27 @@ impl SavedWitness {
         Self {
             format: 1,
             trace: trace.into(),
-            ordered_accesses: tried.accesses == Accesses::Ordered,
-            hunted: tried.hunted,
+            ordered_accesses: tried.way == Way::Schedule(Accesses::Ordered),
+            near: tried.way == Way::Near,
+            hunted: tried.way == Way::Hunt,
+            seed: match tried.way {
+                Way::Priorities(seed) => Some(seed),
+                _ => None,
+            },
             schedule: numbers(&witness.schedule),
             bug: bug.into(),
             events: numbers(&events),
+        }
+    }
+
+    /// The way in which it was shown.
+    pub fn way(&self) -> Way {
+        match self.seed {
+            Some(seed) => Way::Priorities(seed),
+            None if self.hunted => Way::Hunt,
+            None if self.near => Way::Near,
+            None if self.ordered_accesses => Way::Schedule(Accesses::Ordered),
+            None => Way::Schedule(Accesses::Free),
         }
     }
 
@@ -144,9 +166,41 @@ fn access(op: Op) -> AccessKind {
     }
 }
 
+/// The waits of a deadlock without the joins that only follow from them: of a thread that waits,
+/// but not for the joining one.
+fn causes(deadlock: &Deadlock) -> Vec<&Waits> {
+    let waits_of = |thread: &str| deadlock.waits.iter().find(|waits| waits.thread == thread);
+    let waits_for_itself = |start: &Waits| {
+        let mut ahead = vec![start];
+        let mut seen = Vec::new();
+        while let Some(waits) = ahead.pop() {
+            for (holder, _) in &waits.held_by {
+                if *holder == start.thread {
+                    return true;
+                }
+                if !seen.contains(holder) {
+                    seen.push(holder.clone());
+                    ahead.extend(waits_of(holder));
+                }
+            }
+        }
+        false
+    };
+    let is_join = |waits: &Waits| Code::from_byte(waits.code) == Some(Code::Join);
+    let all = deadlock.waits.iter();
+    let causes: Vec<&Waits> = { all }
+        .filter(|waits| !is_join(waits) || waits_for_itself(waits))
+        .collect();
+    if causes.is_empty() {
+        deadlock.waits.iter().collect()
+    } else {
+        causes
+    }
+}
+
 /// A deadlock that the runtime saw, with the places that it told.
 pub fn deadlock(deadlock: &Deadlock, symbols: &mut Symboliser) -> Finding {
-    let places = deadlock.waits.iter().map(|waits| {
+    let places = causes(deadlock).into_iter().map(|waits| {
         let access = match Code::from_byte(waits.code) {
             Some(Code::ReadLock) => AccessKind::ReadLock,
             Some(Code::Wait) => AccessKind::Wait,
@@ -232,15 +286,16 @@ pub fn is_known(all: &Findings, finding: &Finding) -> bool {
         .any(|known| key(known) == key(finding) && known.status == Status::Confirmed)
 }
 
-/// Adds a finding, or makes a known one what is now known of it.
-pub fn add(all: &mut Findings, finding: Finding) {
+/// Adds a finding, or makes a known one what is now known of it. False when it tells nothing new.
+pub fn add(all: &mut Findings, finding: Finding) -> bool {
     let known = all
         .findings
         .iter_mut()
         .find(|known| key(known) == key(&finding));
     match known {
         Some(known) if finding.status < known.status => *known = finding,
-        Some(_) => {}
+        Some(_) => return false,
         None => all.findings.push(finding),
     }
+    true
 }

@@ -4,12 +4,13 @@
 //! the recording. The nearest such read is found: one whose last write, in the recording by
 //! another thread, the witness puts later or leaves out. That write must come before that read;
 //! the ordering solver is asked for a witness under this constraint. When no such read is found,
-//! only the very order of the witness is ruled out.
+//! only the very order of the witness is ruled out. The solver does not know waits that nothing
+//! ends: for those every read of another witness sees what it saw in the recording.
 //!
 //! The order of plain accesses in a recording is known only between synchronisation operations,
 //! so the constraint can be wrong: it can cost a finding, never make one.
 
-use norns_model::{Bug, Witness};
+use norns_model::{Bug, Meaning, Witness};
 use norns_predict::order::{Constraint, Engine, Outcome, Reads};
 use norns_trace::{Access, AtomicKind, EventIndex, Op, Trace};
 
@@ -21,6 +22,14 @@ const LOOK_BACK: usize = 400;
 pub struct Refinement<'t> {
     trace: &'t Trace,
     engine: Option<Engine<'t>>,
+    /// Waits that nothing ends, in schedules in which every read sees what it saw.
+    stuck: Option<Vec<Witness>>,
+}
+
+/// Another witness, and what was learned from the one before.
+pub struct Again {
+    pub witness: Witness,
+    pub because: String,
 }
 
 impl<'t> Refinement<'t> {
@@ -28,36 +37,83 @@ impl<'t> Refinement<'t> {
         Self {
             trace,
             engine: None,
+            stuck: None,
         }
     }
 
     /// Another witness of the same bug, after the program could not do `event` where `witness`
     /// has it (or did not come to the bug at all).
-    pub fn again(&mut self, witness: &Witness, event: Option<EventIndex>) -> Option<Witness> {
-        if self.trace.events.len() > MOST_EVENTS || matches!(witness.bug, Bug::Stuck { .. }) {
+    pub fn again(&mut self, witness: &Witness, event: Option<EventIndex>) -> Option<Again> {
+        if self.trace.events.len() > MOST_EVENTS {
             return None;
         }
-        let goals = match (event, &witness.bug) {
-            (Some(event), _) => vec![event],
-            (None, Bug::Race { first, second }) => vec![*first, *second],
-            (None, Bug::LockDeadlock { blocked } | Bug::Stuck { blocked }) => blocked.clone(),
-        };
-        let constraint = goals
+        if let Bug::Stuck { blocked } = &witness.bug {
+            return self.stuck_again(witness, blocked);
+        }
+        // Where the program left the schedule, or else where it should have come to.
+        let mut goals: Vec<EventIndex> = event.into_iter().collect();
+        match &witness.bug {
+            Bug::Race { first, second } => goals.extend([*first, *second]),
+            Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => goals.extend(blocked),
+        }
+        let missing = goals
             .iter()
-            .find_map(|&goal| missing_write(self.trace, &witness.schedule, goal))
-            .map_or_else(
-                || Constraint::NotInThisOrder(witness.schedule.clone()),
-                |(write, read)| Constraint::Before(write, read),
-            );
+            .find_map(|&goal| missing_write(self.trace, witness, goal));
+        let because = match missing {
+            Some((write, read)) => format!(
+                "another schedule could not be followed, since {} must see {}",
+                self.at(read, "the read"),
+                self.at(write, "the write")
+            ),
+            None => "another schedule could not be followed".into(),
+        };
+        let constraint = missing.map_or_else(
+            || Constraint::NotInThisOrder(witness.schedule.clone()),
+            |(write, read)| Constraint::Before(write, read),
+        );
         let trace = self.trace;
         let engine = self
             .engine
             .get_or_insert_with(|| Engine::new(trace, Reads::Anything));
         engine.add(constraint);
         match engine.find(witness.bug.clone()) {
-            Outcome::Witness(witness) => Some(witness),
+            Outcome::Witness(witness) => Some(Again { witness, because }),
             Outcome::Impossible | Outcome::Undecided => None,
         }
+    }
+
+    fn stuck_again(&mut self, witness: &Witness, blocked: &[EventIndex]) -> Option<Again> {
+        let trace = self.trace;
+        let stuck = self.stuck.get_or_insert_with(|| {
+            let options = norns_predict::Options {
+                meaning: Meaning::Faithful,
+                races: false,
+                ..norns_predict::Options::usual(trace)
+            };
+            norns_predict::predict(trace, &options).stuck
+        });
+        let place = |event: &EventIndex| trace.events[event.index()].place;
+        let places: Vec<_> = blocked.iter().map(place).collect();
+        let index = stuck.iter().position(|other| {
+            let Bug::Stuck { blocked } = &other.bug else {
+                return false;
+            };
+            blocked.iter().map(place).eq(places.iter().copied())
+                && other.schedule != witness.schedule
+        })?;
+        Some(Again {
+            witness: stuck.swap_remove(index),
+            because: "another schedule could not be followed: reads must see what they saw".into(),
+        })
+    }
+
+    /// An event and where it is, for a sentence.
+    fn at(&self, event: EventIndex, what: &str) -> String {
+        let place = self.trace.place(self.trace.events[event.index()].place);
+        place.frames.first().map_or(what.to_string(), |frame| {
+            let file = frame.file.rsplit('/').next().unwrap_or(&frame.file);
+            format!("{what} at {file}:{}", frame.line)
+        })
     }
 }
 
@@ -95,12 +151,21 @@ fn written_by(op: Op) -> Option<Access> {
 }
 
 /// A write and a read before `goal`, in its thread, that saw it in the recording but does not in
-/// the schedule. The nearest read first.
+/// the schedule. The nearest read first; what is read of the racing variable itself cannot be
+/// asked for.
 fn missing_write(
     trace: &Trace,
-    schedule: &[EventIndex],
+    witness: &Witness,
     goal: EventIndex,
 ) -> Option<(EventIndex, EventIndex)> {
+    let schedule = &witness.schedule;
+    let races = match witness.bug {
+        Bug::Race { first, .. } => {
+            let op = trace.events[first.index()].op;
+            read_by(op).or_else(|| written_by(op))
+        }
+        _ => None,
+    };
     let mut position = vec![usize::MAX; trace.events.len()];
     for (at, event) in schedule.iter().enumerate() {
         position[event.index()] = at;
@@ -112,6 +177,9 @@ fn missing_write(
         let Some(access) = read_by(trace.events[read].op) else {
             continue;
         };
+        if races.is_some_and(|races| races.overlaps(access)) {
+            continue;
+        }
         let write = (0..read).rev().find(|&index| {
             let event = trace.events[index];
             written_by(event.op).is_some_and(|written| written.overlaps(access))

@@ -1,0 +1,29 @@
+// Asking a thread to end is not waiting for its end.
+#include <pthread.h>
+#include <semaphore.h>
+#include <unistd.h>
+
+static sem_t never;
+static int value;
+
+static void clean_up(void *unused) {
+    (void)unused;
+    value++; // finds: data-race
+}
+
+static void *worker(void *unused) {
+    pthread_cleanup_push(clean_up, 0);
+    sem_wait(&never);
+    pthread_cleanup_pop(1);
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    sem_init(&never, 0, 0);
+    pthread_create(&thread, 0, worker, 0);
+    pthread_cancel(thread);
+    value++; // finds: data-race
+    pthread_join(thread, 0);
+    return 0;
+}

@@ -1,0 +1,31 @@
+// As `seen_only_if_enabled`, but how the level is set and read is not seen (code that was not built
+// by norns-cc), and the tracer is mostly too early: a run in which it does nothing says nothing. No
+// constraint helps where another does not follow from what is known; random priorities do.
+#include <pthread.h>
+
+static volatile int level;
+static int events;
+
+__attribute__((no_sanitize("thread"), noinline)) static int get(void) { return level; }
+__attribute__((no_sanitize("thread"), noinline)) static void set(void) { level = 1; }
+
+static void *tracer(void *unused) {
+    if (get())
+        events++; // may find: data-race
+    return unused;
+}
+
+static void *enable(void *unused) {
+    set();
+    return unused;
+}
+
+int main(void) {
+    pthread_t a, b;
+    pthread_create(&a, 0, tracer, 0);
+    pthread_create(&b, 0, enable, 0);
+    events++; // may find: data-race
+    pthread_join(a, 0);
+    pthread_join(b, 0);
+    return 0;
+}

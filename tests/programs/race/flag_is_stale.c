@@ -1,0 +1,27 @@
+// The waiter need not wait, and then the signal comes too late for what was written after the flag.
+#include <pthread.h>
+
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t c = PTHREAD_COND_INITIALIZER;
+static int ready, data;
+
+static void *worker(void *unused) {
+    pthread_mutex_lock(&m);
+    ready = 1;
+    pthread_cond_signal(&c);
+    pthread_mutex_unlock(&m);
+    data = 1; // finds: data-race write
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    pthread_mutex_lock(&m);
+    while (!ready)
+        pthread_cond_wait(&c, &m);
+    pthread_mutex_unlock(&m);
+    data = 2; // finds: data-race write
+    pthread_join(thread, 0);
+    return 0;
+}

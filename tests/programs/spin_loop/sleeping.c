@@ -1,0 +1,22 @@
+// The loop sleeps between two looks at a plain flag.
+#include <pthread.h>
+#include <unistd.h>
+
+static volatile int flag;
+static int data, seen;
+
+static void *worker(void *unused) {
+    while (!flag) // spins
+        usleep(1000);
+    seen = data; // spins
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    data = 42; // spins
+    flag = 1;  // spins
+    pthread_join(thread, 0);
+    return 0;
+}
