@@ -309,6 +309,8 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
             continue;
         }
         let tried = confirmation.confirm(witness, &mut finding, deadline)?;
+        // Another one, if the first could not be followed.
+        finding.witness = Some(describe::steps(trace, &tried.witness));
         let refuted = matches!(
             finding.verdict,
             Some(Verdict::NoBug | Verdict::Infeasible(_))

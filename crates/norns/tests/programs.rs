@@ -4,6 +4,8 @@
 //! `// finds: KIND [ACCESS]` on a line: a confirmed finding of this kind has a place there, with
 //! this access if one is named. Every place of a confirmed finding must be on such a line. Lines
 //! with `// spins` belong to a spin loop: something is reported there, but not as confirmed.
+//! `// in the witness` is a line that the schedule of every confirmed finding has: without it the
+//! program cannot follow, so the first witness was refined.
 //! `// may find: KIND` is allowed to be found: not every run executes it, and the program says why.
 //! `NORNS_TEST_PROGRAMS` limits the test to the programs whose path contains its value.
 
@@ -45,6 +47,7 @@ struct Expected {
     /// As `finds`, for lines that not every run executes.
     may_find: BTreeMap<u64, String>,
     spins: BTreeSet<u64>,
+    in_witness: BTreeSet<u64>,
 }
 
 fn expected(program: &Path) -> Expected {
@@ -52,6 +55,7 @@ fn expected(program: &Path) -> Expected {
     let mut finds = BTreeMap::new();
     let mut may_find = BTreeMap::new();
     let mut spins = BTreeSet::new();
+    let mut in_witness = BTreeSet::new();
     for (number, line) in (1..).zip(text.lines()) {
         if let Some((_, what)) = line.split_once("// finds: ") {
             let mut words = what.split_whitespace().map(str::to_string);
@@ -65,18 +69,23 @@ fn expected(program: &Path) -> Expected {
         if line.contains("// spins") {
             spins.insert(number);
         }
+        if line.contains("// in the witness") {
+            in_witness.insert(number);
+        }
     }
     Expected {
         finds,
         may_find,
         spins,
+        in_witness,
     }
 }
 
 /// What is wrong with the findings of one program; empty when nothing is.
-fn problems(program: &Path, compiler: &str, runs: &Path) -> Vec<String> {
+fn problems(program: &Path, compiler: &str, seed: Option<u32>, runs: &Path) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_norns"))
         .args(["check", "--format", "json"])
+        .args(seed.map(|seed| format!("--seed={seed}")))
         .arg(program)
         .env("NORNS_CC", compiler)
         .env("NORNS_RUNS", runs)
@@ -96,6 +105,13 @@ fn problems(program: &Path, compiler: &str, runs: &Path) -> Vec<String> {
     let mut spun = BTreeSet::new();
     for finding in found["findings"].as_array().into_iter().flatten() {
         let kind = finding["kind"].as_str().unwrap_or_default();
+        if finding["status"] == "confirmed" {
+            let steps = finding["witness"].as_array().into_iter().flatten();
+            let steps: BTreeSet<u64> = steps.filter_map(|step| step["line"].as_u64()).collect();
+            for line in expected.in_witness.difference(&steps) {
+                problems.push(format!("line {line} is not in the witness"));
+            }
+        }
         for place in finding["places"].as_array().into_iter().flatten() {
             let line = place["line"].as_u64().unwrap_or(0);
             if finding["status"] == "ordered-by-spin-loop" {
@@ -137,13 +153,17 @@ fn problems(program: &Path, compiler: &str, runs: &Path) -> Vec<String> {
 #[test]
 fn every_program_shows_what_its_lines_say() {
     let runs = std::env::temp_dir().join(format!("norns-test-{}", std::process::id()));
-    // Every program with gcc, and every third with clang.
-    let mut jobs: Vec<(PathBuf, &str)> = Vec::new();
-    for (number, program) in programs().into_iter().enumerate() {
+    // Every program with gcc, every third with clang, and every third recorded with random delays;
+    // `bench/schedules` does that twenty times for each.
+    let mut jobs: Vec<(PathBuf, &str, Option<u32>)> = Vec::new();
+    for (number, program) in (0..).zip(programs()) {
         if number % 3 == 0 && has("clang-19") {
-            jobs.push((program.clone(), "clang-19"));
+            jobs.push((program.clone(), "clang-19", None));
         }
-        jobs.push((program, "gcc"));
+        if number % 3 == 1 {
+            jobs.push((program.clone(), "gcc", Some(number)));
+        }
+        jobs.push((program, "gcc", None));
     }
     let jobs = Mutex::new(jobs);
     let failures = Mutex::new(Vec::new());
@@ -151,13 +171,17 @@ fn every_program_shows_what_its_lines_say() {
         for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
                 loop {
-                    let Some((program, compiler)) = jobs.lock().expect("no panic").pop() else {
+                    let Some((program, compiler, seed)) = jobs.lock().expect("no panic").pop()
+                    else {
                         return;
                     };
-                    let problems = problems(&program, compiler, &runs);
+                    let problems = problems(&program, compiler, seed, &runs);
                     if !problems.is_empty() {
                         let name = program.strip_prefix(root()).unwrap_or(&program);
-                        let text = format!("{} ({compiler}): {problems:?}", name.display());
+                        let text = format!(
+                            "{} ({compiler}, seed {seed:?}): {problems:?}",
+                            name.display()
+                        );
                         failures.lock().expect("no panic").push(text);
                     }
                 }

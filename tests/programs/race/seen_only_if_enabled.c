@@ -9,7 +9,7 @@ static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
 static int level, events;
 
 static void *enable(void *unused) {
-    pthread_mutex_lock(&m);
+    pthread_mutex_lock(&m); // in the witness
     level = 1;
     pthread_mutex_unlock(&m);
     return unused;

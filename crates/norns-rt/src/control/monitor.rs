@@ -646,10 +646,10 @@ impl Guard {
         }
         // A post of another process is not seen before it is looked for: give it a while.
         let progress = self.progress;
-        for _ in 0..5 {
+        for _ in 0..3 {
             let seen = me.wake.load(Ordering::Relaxed);
             self.monitor.lock.unlock();
-            futex::wait(&me.wake, seen, Some(40_000_000));
+            futex::wait(&me.wake, seen, Some(20_000_000));
             self.monitor.lock.lock();
             if self.progress != progress || !deadlock::all_blocked(self) {
                 return;

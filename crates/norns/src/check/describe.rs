@@ -98,19 +98,24 @@ pub fn finding(trace: &Trace, witness: &Witness) -> Finding {
         Bug::Stuck { .. } => Kind::Stuck,
     };
     let events = norns_report::bug_events(trace, &witness.bug);
-    let steps = witness.schedule.iter().filter(|index| {
-        let op = trace.events[index.index()].op;
-        !matches!(op, Op::Enter | Op::Leave | Op::Read(_) | Op::Write(_))
-    });
     Finding {
         id: String::new(),
         kind,
         status: Status::Predicted,
         places: events.iter().map(|&event| place(trace, event)).collect(),
-        witness: Some(steps.map(|&index| step(trace, index)).collect()),
+        witness: Some(steps(trace, witness)),
         verdict: None,
         known: false,
     }
+}
+
+/// The steps of a witness that a person wants to see.
+pub fn steps(trace: &Trace, witness: &Witness) -> Vec<WitnessStep> {
+    let steps = witness.schedule.iter().filter(|index| {
+        let op = trace.events[index.index()].op;
+        !matches!(op, Op::Enter | Op::Leave | Op::Read(_) | Op::Write(_))
+    });
+    steps.map(|&index| step(trace, index)).collect()
 }
 
 fn race_kind(trace: &Trace, first: EventIndex, second: EventIndex) -> Kind {
