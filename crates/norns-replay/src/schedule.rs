@@ -275,8 +275,8 @@ fn point(trace: &Trace, op: Op) -> Option<(What, u64)> {
         | Op::Allocate(_)
         | Op::Free(_)
         | Op::Enter
-        | Op::Leave
-        | Op::Custom(_) => return None,
+        | Op::Leave => return None,
+        Op::Custom(_) => (Code::Custom, 0),
     };
     Some((What::Point(code as u8), address))
 }

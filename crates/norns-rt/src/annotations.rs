@@ -145,6 +145,8 @@ interpose! {
         if is_recording() && record::started() && let Some(thread) = attach::current() {
             let bytes = core::slice::from_raw_parts(text, length);
             thread.log_bytes(Code::Custom, pc, 0, bytes);
+        } else if is_controlled() {
+            control::operations::custom(pc);
         }
     }
 

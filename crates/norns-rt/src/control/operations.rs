@@ -322,6 +322,18 @@ pub fn after(what: &crate::operation::Operation, happened: Code) {
     }
 }
 
+/// A user-specified event: a scheduling point that does nothing.
+pub fn custom(pc: usize) {
+    if !is_replaying() || is_serial() {
+        return;
+    }
+    let Some(inside) = enter() else { return };
+    let mut guard = MONITOR.lock();
+    let event = operation(Code::Custom, core::ptr::null_mut(), false, pc);
+    guard.take_turn(inside.me, event);
+    guard.complete();
+}
+
 /// An object was initialised: what was known of the address is void.
 fn renewed(what: &crate::operation::Operation) {
     let Some(_inside) = enter() else { return };
