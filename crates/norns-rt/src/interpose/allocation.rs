@@ -1,7 +1,9 @@
 //! The heap and mappings: an address that is given out again is other memory.
 //!
 //! `free` is logged before, `malloc` after the real call, so the numbers of the events have the
-//! true order. Of a program without hooks nothing of this is recorded.
+//! true order. Both tell the size that the block really has, which `free` alone can know: with
+//! the size asked for, the last bytes of a block that is given out again would still be those of
+//! its former life. Of a program without hooks nothing of this is recorded.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -94,11 +96,14 @@ fn recorder() -> Option<&'static mut crate::thread::Thread> {
     record::memory_recorder()
 }
 
+/// `block` is null or was just given out by the C library.
 #[inline(always)]
-fn allocated(block: *mut c_void, size: usize, pc: usize) {
-    if block.is_null() {
+fn allocated(block: *mut c_void, pc: usize) {
+    if block.is_null() || recorder().is_none() && !is_controlled() {
         return;
     }
+    // SAFETY: a block of the C library.
+    let size = unsafe { real_call::malloc_usable_size(block) };
     if let Some(thread) = recorder() {
         thread.filter.forget(block as usize, size);
         thread.log_within_segment(Code::Allocate, 0, pc, block as usize, [size as u64, 0]);
@@ -134,18 +139,12 @@ unsafe fn reallocated(
     }
     // SAFETY: the program's block, or null.
     unsafe { freed(block, pc) };
-    let old = if block.is_null() {
-        0
-    } else {
-        // SAFETY: as above.
-        unsafe { real_call::malloc_usable_size(block) }
-    };
     let result = real();
     if result.is_null() && size > 0 {
         // The old block is still there.
-        allocated(block, old, pc);
+        allocated(block, pc);
     } else {
-        allocated(result, size, pc);
+        allocated(result, pc);
     }
     result
 }
@@ -156,7 +155,7 @@ interpose! {
             return from_arena(size);
         }
         let block = real_call::malloc(size);
-        allocated(block, size, pc);
+        allocated(block, pc);
         block
     }
 
@@ -165,7 +164,7 @@ interpose! {
             return from_arena(count.saturating_mul(size));
         }
         let block = real_call::calloc(count, size);
-        allocated(block, count.wrapping_mul(size), pc);
+        allocated(block, pc);
         block
     }
 
@@ -201,43 +200,49 @@ interpose! {
     fn posix_memalign(block: *mut *mut c_void, alignment: usize, size: usize) -> c_int |pc| {
         let result = real_call::posix_memalign(block, alignment, size);
         if result == 0 {
-            allocated(*block, size, pc);
+            allocated(*block, pc);
         }
         result
     }
 
     fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void |pc| {
         let block = real_call::aligned_alloc(alignment, size);
-        allocated(block, size, pc);
+        allocated(block, pc);
         block
     }
 
     fn memalign(alignment: usize, size: usize) -> *mut c_void |pc| {
         let block = real_call::memalign(alignment, size);
-        allocated(block, size, pc);
+        allocated(block, pc);
         block
     }
 
     fn valloc(size: usize) -> *mut c_void |pc| {
         let block = real_call::valloc(size);
-        allocated(block, size, pc);
+        allocated(block, pc);
         block
     }
 
     fn pvalloc(size: usize) -> *mut c_void |pc| {
         let block = real_call::pvalloc(size);
-        allocated(block, size, pc);
+        allocated(block, pc);
         block
     }
 
     fn munmap(address: *mut c_void, size: usize) -> c_int |pc| {
+        let whole = whole_pages(size);
         if size > 0 && let Some(thread) = recorder() {
-            thread.log_within_segment(Code::Free, 0, pc, address as usize, [size as u64, 0]);
+            thread.log_within_segment(Code::Free, 0, pc, address as usize, [whole as u64, 0]);
         } else if is_controlled() {
-            control::access::freeing(address as usize, size, pc);
+            control::access::freeing(address as usize, whole, pc);
         }
         real_call::munmap(address, size)
     }
+}
+
+/// A mapping begins and ends with a page.
+fn whole_pages(size: usize) -> usize {
+    size.saturating_add(4095) & !4095
 }
 
 /// `mmap` has six arguments, so no register is left for the return address.
@@ -254,6 +259,7 @@ unsafe fn map(
     if result as isize == -1 {
         return result;
     }
+    let size = whole_pages(size);
     if let Some(thread) = recorder() {
         thread.filter.forget(result as usize, size);
         thread.log_within_segment(Code::Allocate, 0, 0, result as usize, [size as u64, 0]);
