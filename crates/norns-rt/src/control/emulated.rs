@@ -78,30 +78,39 @@ impl Barriers {
 
 /// The onces whose initialiser runs just now.
 pub struct Onces {
-    running: [usize; MOST_ONCES],
+    /// 0 is a free place; for each whether the initialiser has ended, but the word does not say
+    /// so yet.
+    words: [(usize, bool); MOST_ONCES],
 }
 
 impl Onces {
     pub const fn new() -> Self {
         Self {
-            running: [0; MOST_ONCES],
+            words: [(0, false); MOST_ONCES],
         }
     }
 
     pub fn is_running(&self, word: usize) -> bool {
-        self.running.contains(&word)
+        self.words.contains(&(word, false))
     }
 
-    pub fn run(&mut self, word: usize) {
-        if let Some(free) = self.running.iter_mut().find(|running| **running == 0) {
-            *free = word;
-        }
+    pub fn has_ended(&self, word: usize) -> bool {
+        self.words.contains(&(word, true))
     }
 
-    pub fn end(&mut self, word: usize) {
-        self.running
-            .iter_mut()
-            .filter(|running| **running == word)
-            .for_each(|running| *running = 0);
+    /// False when there is no room to remember it.
+    pub fn run(&mut self, word: usize) -> bool {
+        let free = self.words.iter_mut().find(|(word, _)| *word == 0);
+        free.map(|free| *free = (word, false)).is_some()
+    }
+
+    pub fn end_before_store(&mut self, word: usize) {
+        let of_word = self.words.iter_mut().filter(|(other, _)| *other == word);
+        of_word.for_each(|(_, ended)| *ended = true);
+    }
+
+    pub fn forget(&mut self, word: usize) {
+        let of_word = self.words.iter_mut().filter(|(other, _)| *other == word);
+        of_word.for_each(|place| *place = (0, false));
     }
 }

@@ -521,25 +521,26 @@ pub unsafe fn once_begin(
     // SAFETY: the caller's promise; the word is at least four bytes, aligned.
     let state = unsafe { AtomicI32::from_ptr(word.cast()) };
     let mut answer = Once::Pass;
+    let mut has_room = true;
     let real_runs = is_serial() && !is_guard;
     let mut guard = MONITOR.lock();
     let operation = operation(Code::OnceBegin, word, false, pc);
     guard.attempt(me, operation, None, |guard| {
-        if done(state.load(Ordering::Acquire)) {
+        if done(state.load(Ordering::Acquire)) || guard.onces.has_ended(word as usize) {
             answer = Once::Pass;
             return true;
         }
         if guard.onces.is_running(word as usize) || real_runs && once_runs(word as usize) {
             return false;
         }
-        if !real_runs {
-            guard.onces.run(word as usize);
-        }
         answer = Once::Run;
+        has_room = real_runs || guard.onces.run(word as usize);
         true
     });
     drop(guard);
     match answer {
+        // So many at once: the C library keeps them apart.
+        Once::Run if !has_room => return None,
         Once::Pass => note(Code::OncePass, object::ONCE, word, pc),
         Once::Run if real_runs => return None,
         Once::Run => note(Code::OnceBegin, object::ONCE, word, pc),
@@ -563,15 +564,40 @@ pub fn once_runs(word: usize) -> bool {
 pub fn once_aborted(word: *mut c_void) {
     let Some(_inside) = enter() else { return };
     let mut guard = MONITOR.lock();
-    guard.onces.end(word as usize);
+    guard.onces.forget(word as usize);
     guard.changed(word as usize);
+}
+
+/// The word of a guard says now that its initialiser has ended, which `guard_end` told before.
+pub fn guard_stored(word: *mut c_void) {
+    let Some(_inside) = enter() else { return };
+    MONITOR.lock().onces.forget(word as usize);
 }
 
 /// The initialiser has run: `finish` makes the word say so.
 pub fn once_end(word: *mut c_void, pc: usize, finish: impl FnOnce()) {
-    let Some(inside) = enter() else {
+    let ended = end(word, pc, |guard| guard.onces.forget(word as usize), finish);
+    if let Err(finish) = ended {
         finish();
-        return;
+    }
+}
+
+/// The initialiser of a guard has run. That its word says so is an atomic store, with a turn of
+/// its own; who comes before it must neither wait nor run the initialiser again.
+pub fn guard_end(word: *mut c_void, pc: usize) {
+    let told = |guard: &mut Guard| guard.onces.end_before_store(word as usize);
+    let _ = end(word, pc, told, || ());
+}
+
+/// Gives `finish` back when this thread is inside the runtime.
+fn end<F: FnOnce()>(
+    word: *mut c_void,
+    pc: usize,
+    told: impl FnOnce(&mut Guard),
+    finish: F,
+) -> Result<(), F> {
+    let Some(inside) = enter() else {
+        return Err(finish);
     };
     let me = &mut *inside.me;
     let mut guard = MONITOR.lock();
@@ -581,7 +607,8 @@ pub fn once_end(word: *mut c_void, pc: usize, finish: impl FnOnce()) {
     });
     note(Code::OnceEnd, object::ONCE, word, pc);
     finish();
-    guard.onces.end(word as usize);
+    told(&mut guard);
     guard.complete();
     guard.changed(word as usize);
+    Ok(())
 }

@@ -127,10 +127,11 @@ interpose! {
 
     fn __cxa_guard_release(guard: *mut u8) |pc| {
         if is_controlled() && control::is_replaying() {
-            control::operations::once_end(guard.cast(), pc, || ());
+            control::operations::guard_end(guard.cast(), pc);
             control::access::atomic(STORE, guard as usize, 1, c_int::from(RELEASE), 0, pc, || {
                 (real_call::__cxa_guard_release(guard), true)
             });
+            control::operations::guard_stored(guard.cast());
             return;
         }
         let end = Operation::new(Code::OnceEnd, object::ONCE, guard as usize, pc);
