@@ -95,6 +95,12 @@ impl Formula {
         Literal::new(variable as usize, a > b)
     }
 
+    /// The variable for the order of the two, where there is one.
+    pub(crate) fn variable(&self, a: Node, b: Node) -> Option<usize> {
+        let pair = (a.min(b), a.max(b));
+        self.pairs.get(&pair).map(|&variable| variable as usize)
+    }
+
     /// A new Boolean variable with which a search begins as `start`.
     pub fn boolean(&mut self, start: bool) -> Literal {
         self.atoms.push(Atom::Boolean(start));

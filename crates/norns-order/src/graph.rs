@@ -6,10 +6,9 @@
 //! edge's beginning goes to just before its end, or what its end leads to goes to just after its
 //! beginning, whichever is found first. So everything else keeps its order, and a query changes
 //! little. Removing an edge leaves the order as it is. Explanations are the paths with the fewest
-//! conditional edges.
+//! conditional edges (`chains`).
 
-use std::collections::VecDeque;
-
+use crate::chains::Chains;
 use crate::formula::{Literal, Node};
 
 const NOBODY: u32 = u32::MAX;
@@ -52,6 +51,15 @@ impl Order {
             high
         };
         Some(low..high)
+    }
+
+    /// The node behind this one; the first node for `None`.
+    pub fn behind(&self, node: Option<Node>) -> Option<Node> {
+        let next = match node {
+            None => self.first,
+            Some(node) => self.next[node.index()],
+        };
+        (next != NOBODY).then_some(Node(next))
     }
 
     /// All nodes, first to last.
@@ -189,42 +197,6 @@ impl Fixed {
     }
 }
 
-/// How the search for a path came to a node.
-#[derive(Clone, Copy)]
-struct Step {
-    search: u32,
-    /// Literals on the way.
-    distance: u32,
-    from: u32,
-    literal: Option<Literal>,
-}
-
-/// The state of the search for a path; steps of earlier searches count as not reached.
-struct Reached {
-    search: u32,
-    steps: Vec<Step>,
-}
-
-impl Reached {
-    fn distance(&self, node: u32) -> u32 {
-        let step = &self.steps[node as usize];
-        if step.search == self.search {
-            step.distance
-        } else {
-            u32::MAX
-        }
-    }
-
-    fn set(&mut self, node: u32, distance: u32, from: u32, literal: Option<Literal>) {
-        self.steps[node as usize] = Step {
-            search: self.search,
-            distance,
-            from,
-            literal,
-        };
-    }
-}
-
 pub(crate) struct Graph {
     pub order: Order,
     /// The order to start from.
@@ -236,9 +208,10 @@ pub(crate) struct Graph {
     /// The number of the search that reached a node last.
     mark: [Vec<u32>; 2],
     search: u32,
-    reached: Reached,
+    chains: Chains,
     /// What the last insertion moved, in its order.
     pub moved: Vec<u32>,
+    moved_side: Side,
     frontier: [Vec<u32>; 2],
     /// Never moves.
     pub steady: Option<Node>,
@@ -248,6 +221,9 @@ pub(crate) struct Graph {
 /// The edge would close a cycle.
 pub(crate) struct Cycle;
 
+/// Everything up to this node keeps its place; `None`: nothing need.
+pub(crate) type Behind = Option<Node>;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Backward,
@@ -255,8 +231,10 @@ enum Side {
 }
 
 impl Graph {
-    /// The order to start from is the order of the numbers, and `edges` agree with it.
-    pub fn new(count: usize, edges: &[(Node, Node)]) -> Self {
+    /// The order to start from is the order of the numbers, and `edges` agree with it. `chain` of
+    /// every node, see `Chains`.
+    pub fn new(chain: Vec<u32>, edges: &[(Node, Node)]) -> Self {
+        let count = chain.len();
         let label: Vec<u64> = (1..=count as u64).map(|i| i * GAP).collect();
         let previous: Vec<u32> = (0..count as u32).map(|i| i.wrapping_sub(1)).collect();
         let mut next: Vec<u32> = (1..=count as u32).collect();
@@ -280,19 +258,9 @@ impl Graph {
             into: vec![Vec::new(); count],
             mark: [vec![0; count], vec![0; count]],
             search: 0,
-            reached: Reached {
-                search: 0,
-                steps: vec![
-                    Step {
-                        search: 0,
-                        distance: 0,
-                        from: 0,
-                        literal: None
-                    };
-                    count
-                ],
-            },
+            chains: Chains::new(chain, edges),
             moved: Vec::new(),
+            moved_side: Side::Backward,
             frontier: [Vec::new(), Vec::new()],
             steady: None,
             visits: 0,
@@ -300,8 +268,9 @@ impl Graph {
     }
 
     /// Goes back to the order to start from; then, with `divided`, the divider comes behind the
-    /// nodes that are early and before all others.
-    pub fn begin(&mut self, divided: Option<(Node, &[bool])>) {
+    /// nodes that are early and before all others. Returns how many nodes stand first in the
+    /// order of their numbers.
+    pub fn begin(&mut self, divided: Option<(Node, &[bool])>) -> u32 {
         let order = &mut self.order;
         order.label.copy_from_slice(&self.start.0);
         order.previous.copy_from_slice(&self.start.1);
@@ -310,7 +279,7 @@ impl Graph {
         order.divider = divided.map(|(node, _)| node);
         order.changed = None;
         let Some((divider, early)) = divided else {
-            return;
+            return order.label.len() as u32;
         };
         let nodes = || (0..early.len() as u32).filter(|&node| node != divider.0);
         let first_late = nodes().find(|&node| !early[node as usize]);
@@ -347,13 +316,17 @@ impl Graph {
             };
             order.changed = Some((before, after));
         }
+        first_late.unwrap_or(divider.0).min(divider.0)
     }
 
-    /// Adds an edge. `moved` says which nodes had to move.
-    pub fn insert(&mut self, a: Node, b: Node, literal: Literal) -> Result<(), Cycle> {
+    /// Adds an edge. `moved` says which nodes had to move; when some had, the node behind which
+    /// the order has changed is returned.
+    pub fn insert(&mut self, a: Node, b: Node, literal: Literal) -> Result<Option<Behind>, Cycle> {
         self.moved.clear();
+        let mut changed = None;
         if self.order.label[b.index()] < self.order.label[a.index()] {
             let side = self.search_between(a, b)?;
+            self.moved_side = side;
             let label = &self.order.label;
             self.moved = std::mem::take(&mut self.frontier[side as usize]);
             self.moved
@@ -366,10 +339,17 @@ impl Graph {
                 Side::Forward => a.0,
             };
             self.order.move_behind(&self.moved, behind);
+            changed = Some((before_b != NOBODY).then_some(Node(before_b)));
         }
         self.out[a.index()].push((b.0, literal));
         self.into[b.index()].push((a.0, literal));
-        Ok(())
+        self.chains.insert(a, b, literal);
+        Ok(changed)
+    }
+
+    /// Whether the last insertion moved this node.
+    pub fn has_moved(&self, node: Node) -> bool {
+        self.mark[self.moved_side as usize][node.index()] == self.search
     }
 
     /// Searches from both ends at the same pace. The side that is exhausted first is returned,
@@ -434,6 +414,7 @@ impl Graph {
 
     /// Removes the edge that was added last at both its ends.
     pub fn remove(&mut self, a: Node, b: Node) {
+        self.chains.remove(a);
         let removed = self.out[a.index()].pop();
         let other = self.into[b.index()].pop();
         assert!(
@@ -450,47 +431,7 @@ impl Graph {
         b: Node,
         usable: impl Fn(Literal) -> bool,
     ) -> Option<Vec<Literal>> {
-        let high = self.order.label[b.index()];
-        let reached = &mut self.reached;
-        reached.search += 1;
-        reached.set(a.0, 0, a.0, None);
-        let mut queue = VecDeque::from([(0u32, a.0)]);
-        let mut found = false;
-        while let Some((distance, node)) = queue.pop_front() {
-            if reached.distance(node) < distance {
-                continue;
-            }
-            if node == b.0 {
-                found = true;
-                break;
-            }
-            for &next in self.fixed_out.of(node) {
-                if self.order.label[next as usize] <= high && distance < reached.distance(next) {
-                    reached.set(next, distance, node, None);
-                    queue.push_front((distance, next));
-                }
-            }
-            for &(next, literal) in &self.out[node as usize] {
-                if self.order.label[next as usize] <= high
-                    && distance + 1 < reached.distance(next)
-                    && usable(literal)
-                {
-                    reached.set(next, distance + 1, node, Some(literal));
-                    queue.push_back((distance + 1, next));
-                }
-            }
-        }
-        if !found {
-            return None;
-        }
-        let mut literals = Vec::new();
-        let mut node = b.0;
-        while node != a.0 {
-            let step = &reached.steps[node as usize];
-            literals.extend(step.literal);
-            node = step.from;
-        }
-        Some(literals)
+        self.chains.path(a, b, &self.order.label, usable)
     }
 
     pub fn fixed_edges(&self) -> impl Iterator<Item = (Node, Node)> + '_ {

@@ -9,6 +9,7 @@
 //! caller's business.
 #![forbid(unsafe_code)]
 
+mod chains;
 pub mod formula;
 mod graph;
 #[cfg(feature = "z3")]

@@ -8,10 +8,10 @@
 //! the lazy decisions are ours.)
 //!
 //! Clauses need not be there from the beginning: a `Lazy` source looks at the current order and
-//! gives those that it violates. The violated clause with the fewest open literals is decided
-//! first; there is no activity score (tried: it helps some queries and harms more).
-
-use std::collections::VecDeque;
+//! gives those that it violates. They are kept, and followed when nodes move, so a later order
+//! that violates them again is known without asking. Which violated clause is decided first:
+//! few open literals, and a part in many recent conflicts (the weighted degrees of Boussemart et
+//! al. 2004; activity of literals was tried and harms more than it helps).
 
 use crate::formula::{Atom, Formula, Literal, Node};
 use crate::graph::{Graph, Order};
@@ -35,20 +35,22 @@ impl View<'_> {
 
 /// A source of clauses.
 pub trait Lazy {
-    /// Puts clauses that `view` violates into `formula`; none when it violates none. `moved` are
-    /// the nodes whose place changed since the last call. A clause must follow from the
-    /// constraints alone, whatever the query.
-    fn violated(&mut self, view: &View<'_>, moved: &[Node], formula: &mut Formula);
+    /// Puts clauses that `view` violates into `formula`; none when it violates none. `changes`
+    /// are those since the last call: each says behind which node the order has changed (`None`:
+    /// from its beginning). A clause must follow from the constraints alone, whatever the query;
+    /// its first literals are tried first.
+    fn violated(&mut self, view: &View<'_>, changes: &[Option<Node>], formula: &mut Formula);
 
-    /// A query begins: the order is the one to start from.
-    fn begin(&mut self) {}
+    /// A query begins: the order is the one to start from, in which the first `same` nodes stand
+    /// in the order of their numbers.
+    fn begin(&mut self, _same: u32) {}
 }
 
 /// No clauses but those of the solver.
 pub struct NoMore;
 
 impl Lazy for NoMore {
-    fn violated(&mut self, _: &View<'_>, _: &[Node], _: &mut Formula) {}
+    fn violated(&mut self, _: &View<'_>, _: &[Option<Node>], _: &mut Formula) {}
 }
 
 pub struct Query {
@@ -88,16 +90,23 @@ enum Reason {
     Path,
 }
 
-/// How many violated clauses are compared before a decision.
-const FEW: usize = 1000;
-
 struct Clause {
     /// The first two are watched.
     literals: Vec<Literal>,
     /// How many levels a learned clause spans; 0 for a clause of the problem, which is never
     /// dropped.
     glue: u32,
+    /// The number among the tracked clauses; `LEARNED` for a learned one.
+    source: u32,
 }
+
+/// How many violated clauses are compared before a decision.
+const FEW: usize = 1000;
+/// Clauses of at most so many literals are looked at more closely before a decision.
+const SHORT: usize = 4;
+/// How much more the next conflict counts.
+const GROWTH: f32 = 1.05;
+const LEARNED: u32 = u32::MAX;
 
 pub struct Solver {
     formula: Formula,
@@ -117,17 +126,22 @@ pub struct Solver {
     watches: Vec<Vec<(u32, Literal)>>,
     clauses: Vec<Clause>,
     learned: usize,
-    /// The clauses of the problem, literals in the order in which they were given: the earlier
-    /// one is decided first.
-    problem: Vec<Vec<Literal>>,
-    /// For every literal the clauses of the problem that contain it.
+    /// All clauses but learned ones, the preferred literal first.
+    tracked: Vec<Vec<Literal>>,
+    /// For every literal the tracked clauses that contain it.
     occurrences: Vec<Vec<u32>>,
-    variables_at: Vec<Vec<u32>>,
-    /// Clauses of the problem that may be violated.
-    suspects: VecDeque<u32>,
+    /// Tracked clauses that may be violated.
+    suspects: Vec<u32>,
     suspected: Vec<bool>,
-    moved: Vec<Node>,
-    is_moved: Vec<bool>,
+    /// How often a tracked clause took part in a conflict, later conflicts counting more.
+    weight: Vec<f32>,
+    increment: f32,
+    /// For every variable that was decided the tracked clause that asked for it.
+    origin: Vec<u32>,
+    /// Literals of all clauses.
+    stored: usize,
+    variables_at: Vec<Vec<u32>>,
+    changes: Vec<Option<Node>>,
     seen: Vec<bool>,
     contradiction: bool,
     statistics: Statistics,
@@ -135,14 +149,23 @@ pub struct Solver {
 
 impl Solver {
     /// The order to start from is the order of the nodes' numbers; every edge must agree with it.
+    /// Memory grows with the number of nodes times the number of chains: where there are many
+    /// nodes, use `with_chains`.
     pub fn new(nodes: usize, edges: &[(Node, Node)]) -> Self {
+        Self::with_chains((0..nodes as u32).collect(), edges)
+    }
+
+    /// As `new`; the nodes fall into chains, of which each node has an edge to the next.
+    /// `chain` of every node.
+    pub fn with_chains(chain: Vec<u32>, edges: &[(Node, Node)]) -> Self {
+        let nodes = chain.len();
         assert!(
             edges.iter().all(|(a, b)| a < b),
             "fixed edges agree with the order to start from"
         );
         Solver {
             formula: Formula::new(),
-            graph: Graph::new(nodes, edges),
+            graph: Graph::new(chain, edges),
             assigned: Vec::new(),
             current: Vec::new(),
             level: Vec::new(),
@@ -155,13 +178,16 @@ impl Solver {
             watches: Vec::new(),
             clauses: Vec::new(),
             learned: 0,
-            problem: Vec::new(),
+            tracked: Vec::new(),
             occurrences: Vec::new(),
-            variables_at: vec![Vec::new(); nodes],
-            suspects: VecDeque::new(),
+            suspects: Vec::new(),
             suspected: Vec::new(),
-            moved: Vec::new(),
-            is_moved: vec![false; nodes],
+            weight: Vec::new(),
+            increment: 1.0,
+            origin: Vec::new(),
+            stored: 0,
+            variables_at: vec![Vec::new(); nodes],
+            changes: Vec::new(),
             seen: Vec::new(),
             contradiction: false,
             statistics: Statistics::default(),
@@ -187,7 +213,11 @@ impl Solver {
 
     pub fn add_clause(&mut self, literals: Vec<Literal>) {
         self.backtrack(0);
-        if let Some(conflict) = self.attach_problem_clause(literals) {
+        let Some(literals) = distinct(literals) else {
+            return;
+        };
+        self.track(&literals);
+        if let Some(conflict) = self.attach(literals, 0) {
             self.resolve(conflict);
         }
     }
@@ -196,6 +226,7 @@ impl Solver {
         &self.graph.order
     }
 
+    /// In the total assignment.
     pub fn value(&self, literal: Literal) -> bool {
         self.current[literal.variable()] != literal.negated()
     }
@@ -207,9 +238,9 @@ impl Solver {
         }
     }
 
-    /// How many clauses of the problem there are by now.
-    pub fn clause_count(&self) -> usize {
-        self.problem.len()
+    /// How many literals its clauses have: what its memory grows with.
+    pub fn size(&self) -> usize {
+        self.stored
     }
 
     pub fn solve(&mut self, query: &Query, lazy: &mut impl Lazy) -> Answer {
@@ -244,32 +275,59 @@ impl Solver {
                 }
                 continue;
             }
-            if let Some(literal) = self.next_decision() {
+            if let Some((clause, open)) = self.next_violated() {
+                let Some(literal) = self.choose(clause, &open) else {
+                    continue;
+                };
+                self.origin[literal.variable()] = clause;
                 self.statistics.decisions += 1;
                 self.limits.push(self.trail.len());
                 self.enqueue(literal, Reason::Decision);
                 continue;
             }
-            self.statistics.lazy_rounds += 1;
-            let view = View {
-                order: &self.graph.order,
-                current: &self.current,
-            };
-            lazy.violated(&view, &self.moved, &mut self.formula);
-            for node in self.moved.drain(..) {
-                self.is_moved[node.index()] = false;
-            }
-            self.adopt_atoms();
-            let more = std::mem::take(&mut self.formula.clauses);
-            if more.is_empty() {
+            if !self.ask(lazy) {
                 self.check_model(query);
                 return Answer::Satisfiable;
             }
-            for literals in more {
-                if let Some(conflict) = self.attach_problem_clause(literals) {
-                    self.resolve(conflict);
-                }
+        }
+    }
+
+    /// Asks the source what is violated. Returns whether anything is.
+    fn ask(&mut self, lazy: &mut impl Lazy) -> bool {
+        self.statistics.lazy_rounds += 1;
+        let view = View {
+            order: &self.graph.order,
+            current: &self.current,
+        };
+        lazy.violated(&view, &self.changes, &mut self.formula);
+        self.changes.clear();
+        self.adopt_atoms();
+        let more = std::mem::take(&mut self.formula.clauses);
+        if more.is_empty() {
+            return false;
+        }
+        for literals in more {
+            let Some(literals) = distinct(literals) else {
+                continue;
+            };
+            self.track(&literals);
+            if let Some(conflict) = self.attach(literals, 0) {
+                self.resolve(conflict);
             }
+        }
+        true
+    }
+
+    fn track(&mut self, literals: &[Literal]) {
+        let number = self.tracked.len() as u32;
+        self.suspected.push(false);
+        self.weight.push(0.0);
+        for &literal in literals {
+            self.occurrences[literal.index()].push(number);
+        }
+        self.tracked.push(literals.to_vec());
+        if !literals.iter().any(|&literal| self.value(literal)) {
+            self.suspect(number);
         }
     }
 
@@ -284,12 +342,11 @@ impl Solver {
         }
         self.theory_head = 0;
         let start = query.start.as_ref();
-        self.graph
+        let same = self
+            .graph
             .begin(start.map(|(divider, early)| (*divider, early.as_slice())));
-        for node in self.moved.drain(..) {
-            self.is_moved[node.index()] = false;
-        }
-        lazy.begin();
+        self.changes.clear();
+        lazy.begin(same);
         for (variable, atom) in self.formula.atoms().iter().enumerate() {
             self.current[variable] = match (*atom, self.assigned[variable]) {
                 (Atom::Before(a, b), _) => self.graph.order.is_before(a, b),
@@ -297,14 +354,10 @@ impl Solver {
                 (Atom::Boolean(start), None) => start,
             };
         }
-        for clause in std::mem::take(&mut self.suspects) {
-            self.suspected[clause as usize] = false;
-        }
-        for clause in 0..self.problem.len() {
-            if !self.problem[clause]
-                .iter()
-                .any(|&literal| self.value(literal))
-            {
+        self.suspects.clear();
+        self.suspected.fill(false);
+        for clause in 0..self.tracked.len() {
+            if !self.tracked[clause].iter().any(|&l| self.value(l)) {
                 self.suspect(clause as u32);
             }
         }
@@ -317,6 +370,7 @@ impl Solver {
             self.level.push(0);
             self.reason.push(Reason::Decision);
             self.trail_index.push(0);
+            self.origin.push(LEARNED);
             self.seen.push(false);
             for _ in 0..2 {
                 self.watches.push(Vec::new());
@@ -341,11 +395,11 @@ impl Solver {
     fn suspect(&mut self, clause: u32) {
         if !self.suspected[clause as usize] {
             self.suspected[clause as usize] = true;
-            self.suspects.push_back(clause);
+            self.suspects.push(clause);
         }
     }
 
-    /// The total assignment changes: clauses that relied on the old value become suspects.
+    /// A Boolean changes: tracked clauses that relied on the old value become suspects.
     fn flip(&mut self, variable: usize) {
         self.current[variable] = !self.current[variable];
         let now_false = Literal::new(variable, self.current[variable]);
@@ -355,38 +409,60 @@ impl Solver {
         }
     }
 
-    /// A literal of a violated clause: among the first few the one with the fewest open literals,
-    /// and there the first that is open.
+    /// Of the violated clauses the one with the fewest open literals for its weight, and these.
     ///
     /// A clause stays a suspect until it is seen to hold, since a conflict can undo a decision
     /// before the order has changed.
-    fn next_decision(&mut self) -> Option<Literal> {
-        let mut best: Option<(usize, Literal)> = None;
-        let mut looked_at = 0;
-        while looked_at < FEW {
-            let Some(&clause) = self.suspects.get(looked_at) else {
-                break;
-            };
-            let literals = &self.problem[clause as usize];
-            if literals.iter().any(|&literal| self.value(literal)) {
-                self.suspected[clause as usize] = false;
-                // Keeps the order of those before it, and is cheap at the front.
-                self.suspects.remove(looked_at);
-                continue;
+    fn next_violated(&mut self) -> Option<(u32, Vec<Literal>)> {
+        let mut best: Option<(f32, u32)> = None;
+        let unit = self.increment;
+        let mut suspects = std::mem::take(&mut self.suspects);
+        let mut looked = 0;
+        suspects.retain(|&clause| {
+            if looked >= FEW {
+                return true;
             }
-            looked_at += 1;
-            let mut open = literals
-                .iter()
-                .filter(|&&literal| self.assigned_value(literal).is_none());
-            let first = *open
-                .next()
-                .expect("propagation finds clauses that are false");
-            let more = open.count();
-            if best.is_none_or(|(fewest, _)| more < fewest) {
-                best = Some((more, first));
+            let literals = &self.tracked[clause as usize];
+            let violated = !literals.iter().any(|&literal| self.value(literal));
+            self.suspected[clause as usize] = violated;
+            if violated {
+                looked += 1;
+                let is_open = |&&literal: &&Literal| self.assigned_value(literal).is_none();
+                let open = literals.iter().filter(is_open).count() as f32;
+                let open = open / (1.0 + self.weight[clause as usize] / unit);
+                if best.is_none_or(|(fewest, _)| open < fewest) {
+                    best = Some((open, clause));
+                }
+            }
+            violated
+        });
+        self.suspects = suspects;
+        let (_, clause) = best?;
+        let literals = self.tracked[clause as usize].iter().copied();
+        let open = literals.filter(|&literal| self.assigned_value(literal).is_none());
+        Some((clause, open.collect()))
+    }
+
+    /// The first of the open literals of a clause. In a short clause: `None` when the order cannot
+    /// make some of them true, which have been assigned so. (In a long one it is cheaper to learn
+    /// that by conflicts.)
+    fn choose(&mut self, clause: u32, open: &[Literal]) -> Option<Literal> {
+        let mut all_possible = true;
+        let short = self.tracked[clause as usize].len() <= SHORT;
+        let looked_at = if short { open } else { &[] };
+        for &literal in looked_at {
+            if let Some((a, b)) = self.formula.edge(literal)
+                && self.graph.path(b, a, |_| true).is_some()
+            {
+                self.statistics.theory_propagations += 1;
+                self.enqueue(!literal, Reason::Path);
+                all_possible = false;
             }
         }
-        best.map(|(_, literal)| literal)
+        let first = open
+            .first()
+            .expect("propagation finds clauses that are false");
+        all_possible.then_some(*first)
     }
 
     fn enqueue(&mut self, literal: Literal, reason: Reason) {
@@ -415,16 +491,19 @@ impl Solver {
             } else if self.theory_head < self.trail.len() {
                 let literal = self.trail[self.theory_head];
                 if let Some((a, b)) = self.formula.edge(literal) {
-                    if self.graph.insert(a, b, literal).is_err() {
+                    let Ok(change) = self.graph.insert(a, b, literal) else {
                         self.statistics.theory_conflicts += 1;
                         let path = self.graph.path(b, a, |_| true);
                         let path = path.expect("the search that found the cycle took this path");
                         let mut conflict = vec![!literal];
                         conflict.extend(path.iter().map(|&edge| !edge));
                         return Some(conflict);
-                    }
+                    };
                     self.theory_head += 1;
-                    self.after_insert(a, b);
+                    if let Some(behind) = change {
+                        self.changes.push(behind);
+                        self.after_move(a, b);
+                    }
                 } else {
                     self.theory_head += 1;
                 }
@@ -434,36 +513,51 @@ impl Solver {
         }
     }
 
-    /// Notes what moved, and what the new edge from `a` to `b` implies between the two and the
-    /// nodes that moved.
-    fn after_insert(&mut self, a: Node, b: Node) {
-        let moved = std::mem::take(&mut self.graph.moved);
-        for &node in &moved {
-            self.note_moved(Node(node));
-            for i in 0..self.variables_at[node as usize].len() {
-                let variable = self.variables_at[node as usize][i] as usize;
+    /// What the new edge from `a` to `b` implies between the two and the nodes that moved.
+    fn after_move(&mut self, a: Node, b: Node) {
+        for k in 0..self.graph.moved.len() {
+            let node = self.graph.moved[k] as usize;
+            for i in 0..self.variables_at[node].len() {
+                let variable = self.variables_at[node][i] as usize;
                 let Atom::Before(first, second) = self.formula.atoms()[variable] else {
                     continue;
                 };
-                let now = self.graph.order.is_before(first, second);
-                if self.current[variable] != now {
+                if self.current[variable] != self.graph.order.is_before(first, second) {
                     self.flip(variable);
-                }
-                let other = if first.0 == node { second } else { first };
-                if (other == a || other == b) && self.assigned[variable].is_none() {
-                    self.statistics.theory_propagations += 1;
-                    self.enqueue(Literal::new(variable, !now), Reason::Path);
                 }
             }
         }
-        self.graph.moved = moved;
+        for end in [a, b] {
+            let at_end = self.variables_at[end.index()].len();
+            if at_end <= 4 * self.graph.moved.len() {
+                for i in 0..at_end {
+                    let variable = self.variables_at[end.index()][i] as usize;
+                    let Atom::Before(first, second) = self.formula.atoms()[variable] else {
+                        continue;
+                    };
+                    let other = if first == end { second } else { first };
+                    if self.assigned[variable].is_none() && self.graph.has_moved(other) {
+                        self.imply(variable, first, second);
+                    }
+                }
+            } else {
+                for i in 0..self.graph.moved.len() {
+                    let other = Node(self.graph.moved[i]);
+                    let Some(variable) = self.formula.variable(end, other) else {
+                        continue;
+                    };
+                    if self.assigned[variable].is_none() {
+                        self.imply(variable, end.min(other), end.max(other));
+                    }
+                }
+            }
+        }
     }
 
-    fn note_moved(&mut self, node: Node) {
-        if !self.is_moved[node.index()] {
-            self.is_moved[node.index()] = true;
-            self.moved.push(node);
-        }
+    fn imply(&mut self, variable: usize, first: Node, second: Node) {
+        self.statistics.theory_propagations += 1;
+        let now = self.graph.order.is_before(first, second);
+        self.enqueue(Literal::new(variable, !now), Reason::Path);
     }
 
     /// `falsified` has become false. The number of a clause that is now false is returned.
@@ -538,36 +632,6 @@ impl Solver {
         self.theory_head = self.theory_head.min(keep);
     }
 
-    /// Adds a clause during the search. A conflict is returned for `resolve`.
-    fn attach_problem_clause(&mut self, mut literals: Vec<Literal>) -> Option<Vec<Literal>> {
-        let mut distinct = literals.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        if distinct.windows(2).any(|pair| pair[0] == !pair[1]) {
-            return None;
-        }
-        if distinct.len() < literals.len() {
-            let mut left = distinct;
-            literals.retain(|literal| match left.binary_search(literal) {
-                Ok(at) => {
-                    left.remove(at);
-                    true
-                }
-                Err(_) => false,
-            });
-        }
-        let number = self.problem.len() as u32;
-        self.suspected.push(false);
-        for &literal in &literals {
-            self.occurrences[literal.index()].push(number);
-        }
-        self.problem.push(literals.clone());
-        if !literals.iter().any(|&literal| self.value(literal)) {
-            self.suspect(number);
-        }
-        self.attach(literals, 0)
-    }
-
     /// Puts a clause under watch, whatever the state of the trail. Goes back to the level at
     /// which it is unit or false; then its literal is assigned or the conflict returned.
     fn attach(&mut self, mut literals: Vec<Literal>, glue: u32) -> Option<Vec<Literal>> {
@@ -597,9 +661,15 @@ impl Solver {
         self.watches[literals[0].index()].push((number, literals[1]));
         self.watches[literals[1].index()].push((number, literals[0]));
         self.learned += usize::from(glue > 0);
+        self.stored += literals.len();
+        let source = match glue {
+            0 => self.tracked.len() as u32 - 1,
+            _ => LEARNED,
+        };
         self.clauses.push(Clause {
             literals: literals.clone(),
             glue,
+            source,
         });
         if second == u32::MAX || self.assigned_value(literals[0]) == Some(true) {
             return None;
@@ -616,6 +686,11 @@ impl Solver {
     /// Learns from a conflict and goes back to where the learned clause is unit.
     fn resolve(&mut self, conflict: Vec<Literal>) {
         self.statistics.conflicts += 1;
+        self.increment *= GROWTH;
+        if self.increment > 1e20 {
+            self.weight.iter_mut().for_each(|weight| *weight *= 1e-20);
+            self.increment *= 1e-20;
+        }
         let top = conflict
             .iter()
             .map(|literal| self.level[literal.variable()])
@@ -637,6 +712,7 @@ impl Solver {
                     continue;
                 }
                 self.seen[variable] = true;
+                self.blame(variable);
                 if self.level[variable] == top {
                     open += 1;
                 } else {
@@ -678,6 +754,18 @@ impl Solver {
         );
     }
 
+    /// The clause that is behind the assignment of a variable took part in a conflict.
+    fn blame(&mut self, variable: usize) {
+        let clause = match self.reason[variable] {
+            Reason::Decision => self.origin[variable],
+            Reason::Clause(number) => self.clauses[number as usize].source,
+            Reason::Path => return,
+        };
+        if let Some(weight) = self.weight.get_mut(clause as usize) {
+            *weight += self.increment;
+        }
+    }
+
     /// A literal of the learned clause is superfluous when its reason has only others of them.
     fn is_implied_by_seen(&self, literal: Literal) -> bool {
         let Reason::Clause(number) = self.reason[literal.variable()] else {
@@ -714,7 +802,7 @@ impl Solver {
 
     /// Drops the learned clauses that span most levels, when there are many. Level 0 only.
     fn forget(&mut self) {
-        if self.learned < 4000 + self.problem.len() {
+        if self.learned < 4000 + (self.clauses.len() - self.learned) {
             return;
         }
         let mut glues: Vec<u32> = self
@@ -726,6 +814,11 @@ impl Solver {
         glues.sort_unstable();
         let limit = glues[glues.len() / 2].max(2);
         self.clauses.retain(|clause| clause.glue <= limit);
+        self.stored = self
+            .clauses
+            .iter()
+            .map(|clause| clause.literals.len())
+            .sum();
         self.learned = self.clauses.iter().filter(|clause| clause.glue > 0).count();
         for watching in &mut self.watches {
             watching.clear();
@@ -747,19 +840,12 @@ impl Solver {
     fn check_model(&self, query: &Query) {
         let order = &self.graph.order;
         assert!(
-            order.nodes().count() == self.is_moved.len(),
-            "every node has its own place in the order"
-        );
-        assert!(
             self.graph.fixed_edges().all(|(a, b)| order.is_before(a, b)),
             "the order respects the fixed edges"
         );
-        let holds = |literal: &Literal| match self.formula.edge(*literal) {
-            Some((a, b)) => order.is_before(a, b),
-            None => self.value(*literal),
-        };
+        let holds = |literal: &Literal| self.value(*literal);
         assert!(
-            self.problem.iter().all(|clause| clause.iter().any(holds)),
+            self.tracked.iter().all(|clause| clause.iter().any(holds)),
             "the order satisfies every clause"
         );
         assert!(
@@ -767,4 +853,25 @@ impl Solver {
             "the order satisfies the assumptions"
         );
     }
+}
+
+/// The clause without repetitions; `None` when it always holds.
+fn distinct(mut literals: Vec<Literal>) -> Option<Vec<Literal>> {
+    let mut sorted = literals.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.windows(2).any(|pair| pair[0] == !pair[1]) {
+        return None;
+    }
+    if sorted.len() < literals.len() {
+        let mut left = sorted;
+        literals.retain(|literal| match left.binary_search(literal) {
+            Ok(at) => {
+                left.remove(at);
+                true
+            }
+            Err(_) => false,
+        });
+    }
+    Some(literals)
 }

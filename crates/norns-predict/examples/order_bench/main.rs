@@ -1,10 +1,14 @@
 //! `bench/order`: the ordering engine on the shapes of Said et al. (2011), Table 3, and on larger
-//! ones; with the feature `z3` beside Z3 in the same run. Times are CPU seconds of this thread.
-//! Ours include the check of every witness by the model's checker.
+//! ones; with the feature `z3` beside Z3 in the same run.
+//!
+//! Every row is a process of its own, so that the peak of its memory is its own. Times are CPU
+//! seconds; ours include the building of the engine and the check of every witness. Z3 has a
+//! limit for each row; when it is spent the ratio is a lower bound, and says so.
 
 mod shapes;
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use norns_model::location::Touch;
 use norns_model::random_trace::Random;
@@ -13,7 +17,31 @@ use norns_order::Answer;
 use norns_predict::order::{BackEnd, Engine, Reads};
 use norns_trace::{EventIndex, Trace};
 
-use shapes::{Shape, TABLE_3, generate, large};
+use shapes::{Shape, TABLE_3, Waits, generate, large};
+
+/// After so many conflicts a query of the larger rows ends undecided.
+const BUDGET: u64 = 20_000;
+const QUERIES: usize = 200;
+const LENGTHS: [usize; 6] = [800, 1_000, 2_000, 10_000, 20_000, 100_000];
+
+/// One line of the table.
+#[derive(Clone, Copy)]
+enum Row {
+    Paper(Shape),
+    Large(Shape, Reads),
+}
+
+fn rows() -> Vec<Row> {
+    let mut rows: Vec<Row> = TABLE_3.into_iter().map(Row::Paper).collect();
+    for length in LENGTHS {
+        for waits in [Waits::None, Waits::Some] {
+            for reads in [Reads::Anything, Reads::SameWrite, Reads::SameValue] {
+                rows.push(Row::Large(large(length, waits), reads));
+            }
+        }
+    }
+    rows
+}
 
 /// CPU time of this thread so far, in steps of some milliseconds.
 fn seconds() -> f64 {
@@ -85,151 +113,187 @@ fn ask(back_end: &mut impl BackEnd, bugs: &[Bug]) -> Asked {
     }
 }
 
+/// Z3 on the same questions in the same order, until `limit` seconds are spent. Its time is set
+/// against `ours` for as many questions: those it did not come to count as free.
 #[cfg(feature = "z3")]
-fn z3(engine: &Engine<'_>, bugs: &[Bug], ours: &Asked, limit: u32) -> String {
+fn z3(engine: &Engine<'_>, bugs: &[Bug], answers: &[Answer], ours: f64, limit: f64) -> String {
     use norns_predict::order::SecondOpinion;
-    let (mut opinion, building) =
-        timed(|| SecondOpinion::new(engine, bugs.to_vec(), Some(limit * 1000)));
-    let mut spent = building;
+    if limit <= 0.0 {
+        return String::new();
+    }
+    let milliseconds = (limit * 1000.0) as u32;
+    let (mut opinion, mut spent) =
+        timed(|| SecondOpinion::new(engine, bugs.to_vec(), Some(milliseconds)));
     for (k, bug) in bugs.iter().enumerate() {
         let (answer, seconds) = timed(|| opinion.decide(bug));
         spent += seconds;
-        if answer == Answer::Undecided {
-            return format!("no answer to query {} in {spent:.1} s", k + 1);
+        if answer != Answer::Undecided && answers[k] != Answer::Undecided {
+            assert_eq!(answer, answers[k], "both solvers agree on {bug:?}");
         }
-        assert_eq!(answer, ours.answers[k], "both solvers agree on {bug:?}");
-        if spent > f64::from(limit) && k + 1 < bugs.len() {
-            let estimate = building + (spent - building) / (k + 1) as f64 * bugs.len() as f64;
-            let ratio = estimate / ours.seconds;
-            return format!("{spent:.1} s for {} queries, so {ratio:.0}x", k + 1);
+        if answer == Answer::Undecided || (spent > limit && k + 1 < bugs.len()) {
+            let done = k + usize::from(answer != Answer::Undecided);
+            let ratio = spent / ours;
+            return format!("{done} of {} in {spent:.1} s, > {ratio:.0}x", bugs.len());
         }
     }
-    format!("{spent:.2} s, {:.0}x", spent / ours.seconds)
+    format!("{spent:.3} s, {:.0}x", spent / ours)
 }
 
 #[cfg(not(feature = "z3"))]
-fn z3(_: &Engine<'_>, _: &[Bug], _: &Asked, _: u32) -> String {
+fn z3(_: &Engine<'_>, _: &[Bug], _: &[Answer], _: f64, _: f64) -> String {
     "not asked".to_string()
 }
 
-fn table_3(limit: u32) {
-    println!(
-        "{:<16} {:>7} {:>6} {:>5} {:>5}  {:>6} {:>5} {:>5}  {:>9} {:>9}  {:>7}  Z3",
-        "shape",
-        "threads",
-        "events",
-        "lock",
-        "wait",
-        "pairs",
-        "lsa",
-        "mhb",
-        "wtns",
-        "ours s",
-        "paper s"
-    );
-    for shape in TABLE_3 {
-        let trace = generate(shape, 1);
-        let ((mut engine, bugs, counts), building) = timed(|| {
-            let engine = Engine::new(&trace, Reads::SameValue);
-            let (pairs, counts) = engine.race_candidates(1_000_000);
-            // As many questions as the paper asked, spread over all candidates; ten at least.
-            let step = (pairs.len() / shape.asked.max(10)).max(1);
-            let bugs: Vec<Bug> = pairs
-                .into_iter()
-                .step_by(step)
-                .take(shape.asked.max(10))
-                .map(|(first, second)| Bug::Race { first, second })
-                .collect();
-            (engine, bugs, counts)
-        });
-        let asked = ask(&mut engine, &bugs);
-        println!(
-            "{:<16} {:>7} {:>6} {:>5} {:>5}  {:>6} {:>5} {:>5}  {:>4}/{:<4} {:>9.4}  {:>7}  {}",
-            shape.name,
-            shape.threads,
-            trace.events.len(),
-            shape.lock_events,
-            shape.wait_events,
-            counts.conflicting,
-            counts.after_locks,
-            counts.after_order,
-            asked.witnesses,
-            bugs.len(),
-            building + asked.seconds,
-            shape
-                .paper
-                .map_or(String::new(), |paper| format!("{paper}")),
-            match trace.events.len() {
-                // The whole formula would not fit into memory.
-                2_500.. => "not asked".to_string(),
-                _ => z3(&engine, &bugs, &asked, limit),
-            },
-        );
+fn heading(row: &Row) -> String {
+    match row {
+        Row::Paper(_) => format!(
+            "{:<16} {:>7} {:>6} {:>5} {:>5}  {:>6} {:>6} {:>6}  {:>9} {:>9} {:>5}  {:>7}  Z3",
+            "shape",
+            "threads",
+            "events",
+            "lock",
+            "wait",
+            "pairs",
+            "lsa",
+            "mhb",
+            "wtns",
+            "ours s",
+            "MiB",
+            "paper s"
+        ),
+        Row::Large(..) => format!(
+            "\n{QUERIES} queries on random conflicting pairs; undecided after {BUDGET} conflicts\n\
+             {:<8} {:<10} {:<10} {:>9} {:>10} {:>6} {:>6} {:>9} {:>9} {:>6}  Z3",
+            "events",
+            "waits",
+            "reads",
+            "build s",
+            "queries s",
+            "wtns",
+            "undec",
+            "conflicts",
+            "decisions",
+            "MiB"
+        ),
     }
 }
 
-fn growth(limit: u32, lengths: &[usize]) {
-    println!(
-        "\n200 queries on random conflicting pairs; a query ends undecided after 2,000 conflicts"
+fn paper_row(shape: Shape, limit: f64) -> String {
+    let trace = generate(shape, 1);
+    let ((mut engine, bugs, counts), building) = timed(|| {
+        let engine = Engine::new(&trace, Reads::SameValue);
+        let (pairs, counts) = engine.race_candidates(1_000_000);
+        // As many questions as the paper asked, spread over all candidates; ten at least.
+        let step = (pairs.len() / shape.asked.max(10)).max(1);
+        let bugs: Vec<Bug> = pairs
+            .into_iter()
+            .step_by(step)
+            .take(shape.asked.max(10))
+            .map(|(first, second)| Bug::Race { first, second })
+            .collect();
+        (engine, bugs, counts)
+    });
+    let asked = ask(&mut engine, &bugs);
+    let ours = building + asked.seconds;
+    let line = format!(
+        "{:<16} {:>7} {:>6} {:>5} {:>5}  {:>6} {:>6} {:>6}  {:>4}/{:<4} {:>9.4} {:>5}  {:>7}",
+        shape.name,
+        shape.threads,
+        trace.events.len(),
+        shape.lock_events,
+        shape.wait_events,
+        counts.conflicting,
+        counts.after_locks,
+        counts.after_order,
+        asked.witnesses,
+        bugs.len(),
+        ours,
+        peak_mib(),
+        shape
+            .paper
+            .map_or(String::new(), |paper| format!("{paper}")),
     );
-    println!(
-        "{:<8} {:<12} {:<10} {:>9} {:>10} {:>6} {:>6} {:>9} {:>9} {:>6}  Z3",
-        "events",
-        "waits",
-        "reads",
-        "build s",
-        "queries s",
-        "wtns",
-        "undec",
-        "conflicts",
-        "decisions",
-        "MiB"
+    let reference = match trace.events.len() {
+        // The whole formula would not fit into memory.
+        10_000.. => "not asked".to_string(),
+        _ => z3(&engine, &bugs, &asked.answers, ours, limit),
+    };
+    format!("{line}  {reference}")
+}
+
+fn large_row(shape: Shape, reads: Reads, limit: f64) -> String {
+    let trace = generate(shape, 2);
+    let bugs = pairs(&trace, QUERIES, 3);
+    let (mut engine, building) = timed(|| Engine::new(&trace, reads));
+    engine.budget = BUDGET;
+    let asked = ask(&mut engine, &bugs);
+    let statistics = engine.statistics();
+    let line = format!(
+        "{:<8} {:<10} {:<10} {:>9.4} {:>10.4} {:>6} {:>6} {:>9} {:>9} {:>6}",
+        trace.events.len(),
+        shape.waits.name(),
+        format!("{reads:?}"),
+        building,
+        asked.seconds,
+        asked.witnesses,
+        asked.undecided,
+        statistics.conflicts,
+        statistics.decisions,
+        peak_mib(),
     );
-    for &length in lengths {
-        for waits in [false, true] {
-            let mut shape: Shape = large(length);
-            if !waits {
-                shape.wait_events = 0;
-            }
-            let trace = generate(shape, 2);
-            let bugs = pairs(&trace, 200, 3);
-            for reads in [Reads::Anything, Reads::SameWrite, Reads::SameValue] {
-                if length > 20_000 && reads == Reads::SameValue {
-                    continue;
-                }
-                let (mut engine, building) = timed(|| Engine::new(&trace, reads));
-                engine.budget = 2_000;
-                let asked = ask(&mut engine, &bugs);
-                let statistics = engine.statistics();
-                println!(
-                    "{:<8} {:<12} {:<10} {:>9.4} {:>10.4} {:>6} {:>6} {:>9} {:>9} {:>6}  {}",
-                    trace.events.len(),
-                    if waits { "1 % of them" } else { "none" },
-                    format!("{reads:?}"),
-                    building,
-                    asked.seconds,
-                    asked.witnesses,
-                    asked.undecided,
-                    statistics.conflicts,
-                    statistics.decisions,
-                    peak_mib(),
-                    if length <= 2_000 {
-                        z3(&engine, &bugs, &asked, limit)
-                    } else {
-                        String::new()
-                    },
-                );
-            }
+    let reference = match trace.events.len() {
+        5_000.. => String::new(),
+        _ => z3(
+            &engine,
+            &bugs,
+            &asked.answers,
+            building + asked.seconds,
+            limit,
+        ),
+    };
+    format!("{line}  {reference}")
+}
+
+fn row_of(number: usize, limit: f64) -> String {
+    match rows()[number] {
+        Row::Paper(shape) => paper_row(shape, limit),
+        Row::Large(shape, reads) => large_row(shape, reads, limit),
+    }
+}
+
+/// `order_bench [SECONDS for Z3 on one row [FIRST ROW [LAST ROW]]]`, or `order_bench row N SECONDS`.
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |text: &String| text.parse::<f64>().expect("a number");
+    if arguments.first().is_some_and(|word| word == "row") {
+        println!(
+            "{}",
+            row_of(number(&arguments[1]) as usize, number(&arguments[2]))
+        );
+        return;
+    }
+    let limit = arguments.first().map_or(5.0, number);
+    let all = rows();
+    let first = arguments.get(1).map_or(0, number_of_row);
+    let last = arguments.get(2).map_or(all.len() - 1, number_of_row);
+    let mut headed = None;
+    for (i, row) in all.iter().enumerate().take(last + 1).skip(first) {
+        let kind = std::mem::discriminant(row);
+        if headed != Some(kind) {
+            println!("{}", heading(row));
+            headed = Some(kind);
+        }
+        let own = std::env::current_exe().expect("a program knows its file");
+        let status = Command::new(own)
+            .args(["row", &i.to_string(), &limit.to_string()])
+            .status()
+            .expect("the program can be started again");
+        if !status.success() {
+            println!("row {i} failed: {status}");
         }
     }
 }
 
-fn main() {
-    // Seconds for Z3 on one shape.
-    let limit = std::env::args()
-        .nth(1)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(5);
-    table_3(limit);
-    growth(limit, &[1_000, 2_000, 10_000, 20_000, 100_000]);
+fn number_of_row(text: &String) -> usize {
+    text.parse().expect("the number of a row")
 }

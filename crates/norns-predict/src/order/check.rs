@@ -6,7 +6,7 @@
 use norns_model::Model;
 use norns_model::location::Touch;
 use norns_trace::{EventIndex, trace::Value};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::Reads;
 use super::needs::is_branch;
@@ -14,44 +14,159 @@ use super::needs::is_branch;
 /// What a byte holds: its value when known, and who wrote it (`None`: nobody in the trace).
 type Byte = (Option<u8>, Option<EventIndex>);
 
-/// The first event of the schedule that sees something else than in the trace, although it
-/// matters.
-pub(super) fn check_reads(
-    model: &Model<'_>,
+/// What a trace says about its reads, gathered once.
+pub(super) struct ReadCheck {
     reads: Reads,
-    schedule: &[EventIndex],
-) -> Result<(), EventIndex> {
-    let all: Vec<EventIndex> = (0..model.trace.events.len())
-        .map(EventIndex::from_index)
-        .collect();
-    // What a write left, or was there from the beginning, and is not recorded: the first read
-    // that saw it tells.
-    let mut told = FxHashMap::default();
-    let first = run(model, reads, &all, &told);
-    let mut saw: Vec<_> = first.iter().collect();
-    saw.sort_unstable_by_key(|entry| *entry.0);
-    for (&(event, address), &(value, writer)) in saw {
-        if value.is_none()
-            && let Some(byte) = read_byte(model, event, address)
-        {
-            told.entry((writer, address)).or_insert(byte);
+    branches: bool,
+    /// How many different bytes there are.
+    bytes: usize,
+    /// For every access the number of its first byte; the others follow.
+    first_byte: Vec<u32>,
+    /// For every event where its part of a `Seen` begins.
+    first_seen: Vec<u32>,
+    /// What a write left, or was there from the beginning, and is not recorded: the first read
+    /// that saw it tells.
+    told: FxHashMap<(Option<EventIndex>, u32), u8>,
+    /// What the reads of the trace find.
+    observed: Seen,
+}
+
+/// For every byte of every read: what it finds there.
+type Seen = Vec<Byte>;
+
+impl ReadCheck {
+    pub fn new(model: &Model<'_>, reads: Reads) -> Self {
+        let all: Vec<EventIndex> = (0..model.trace.events.len())
+            .map(EventIndex::from_index)
+            .collect();
+        let mut bytes: Vec<u64> = Vec::new();
+        let touches = all.iter().filter_map(|&event| Touch::of(model.op(event)));
+        for touch in touches.clone() {
+            bytes.extend((0..u64::from(touch.access.size)).map(|k| touch.access.address + k));
+        }
+        bytes.sort_unstable();
+        bytes.dedup();
+        let (mut first_byte, mut first_seen) = (Vec::new(), vec![0]);
+        for &event in &all {
+            let touch = Touch::of(model.op(event));
+            let address = touch.map_or(0, |touch| touch.access.address);
+            first_byte.push(bytes.partition_point(|&byte| byte < address) as u32);
+            let read = touch.filter(|touch| touch.reads);
+            let size = read.map_or(0, |touch| touch.access.size);
+            first_seen.push(first_seen[event.index()] + size);
+        }
+        let mut check = ReadCheck {
+            reads,
+            branches: all.iter().any(|&event| is_branch(model, event)),
+            bytes: bytes.len(),
+            first_byte,
+            first_seen,
+            told: FxHashMap::default(),
+            observed: Vec::new(),
+        };
+        let first = check.run(model, &all);
+        for &event in &all {
+            for (k, &(content, writer)) in check.seen(&first, event).iter().enumerate() {
+                if content.is_none()
+                    && let Some(&byte) = value(model, event).and_then(|v| v.read.get(k))
+                {
+                    let place = (writer, check.first_byte[event.index()] + k as u32);
+                    check.told.entry(place).or_insert(byte);
+                }
+            }
+        }
+        check.observed = check.run(model, &all);
+        check
+    }
+
+    fn seen<'s>(&self, seen: &'s Seen, event: EventIndex) -> &'s [Byte] {
+        let (from, to) = (
+            self.first_seen[event.index()],
+            self.first_seen[event.index() + 1],
+        );
+        &seen[from as usize..to as usize]
+    }
+
+    /// The first event of the schedule that sees something else than in the trace, although it
+    /// matters.
+    pub fn check(&self, model: &Model<'_>, schedule: &[EventIndex]) -> Result<(), EventIndex> {
+        let seen = self.run(model, schedule);
+        let until = self.reads_that_matter(model, schedule, &seen);
+        for &event in schedule {
+            if model.position_of(event) >= until[model.thread_of(event).index()] {
+                continue;
+            }
+            let pairs = self.seen(&self.observed, event).iter();
+            for (then, now) in pairs.zip(self.seen(&seen, event)) {
+                let same_value = then.0.is_some() && then.0 == now.0;
+                if then.1 != now.1 && !(self.reads == Reads::SameValue && same_value) {
+                    return Err(event);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&self, model: &Model<'_>, schedule: &[EventIndex]) -> Seen {
+        let by_value = self.reads == Reads::SameValue;
+        let told = |writer, byte| self.told.get(&(writer, byte)).copied().filter(|_| by_value);
+        let mut memory: Vec<Option<Byte>> = vec![None; self.bytes];
+        let last = self.first_seen.last().copied().unwrap_or(0);
+        let mut found = vec![(None, None); last as usize];
+        for &event in schedule {
+            let Some(touch) = Touch::of(model.op(event)) else {
+                continue;
+            };
+            let written = value(model, event).filter(|_| touch.writes && by_value);
+            for k in 0..touch.access.size as usize {
+                let byte = self.first_byte[event.index()] as usize + k;
+                if touch.reads {
+                    let nothing = || (told(None, byte as u32), None);
+                    found[self.first_seen[event.index()] as usize + k] =
+                        memory[byte].unwrap_or_else(nothing);
+                }
+                if touch.writes {
+                    let known = written.and_then(|value| value.written.get(k).copied());
+                    let content = known.or_else(|| told(Some(event), byte as u32));
+                    memory[byte] = Some((content, Some(event)));
+                }
+            }
+        }
+        found
+    }
+
+    /// Of every thread, up to which position reads matter: without branches all; otherwise those
+    /// before a branch, and those before a write that a read that matters sees.
+    fn reads_that_matter(
+        &self,
+        model: &Model<'_>,
+        schedule: &[EventIndex],
+        seen: &Seen,
+    ) -> Vec<usize> {
+        if !self.branches {
+            return vec![usize::MAX; model.threads.len()];
+        }
+        let mut until = vec![0; model.threads.len()];
+        for &event in schedule.iter().filter(|&&event| is_branch(model, event)) {
+            until[model.thread_of(event).index()] = model.position_of(event);
+        }
+        loop {
+            let before = until.clone();
+            for &event in schedule {
+                if model.position_of(event) >= until[model.thread_of(event).index()] {
+                    continue;
+                }
+                for writer in self.seen(seen, event).iter().filter_map(|byte| byte.1) {
+                    let limit = &mut until[model.thread_of(writer).index()];
+                    // The write of a read-modify-write depends on its own read.
+                    *limit = (*limit).max(model.position_of(writer) + 1);
+                }
+            }
+            if until == before {
+                return until;
+            }
         }
     }
-    let observed = run(model, reads, &all, &told);
-    let seen = run(model, reads, schedule, &told);
-    let matters = reads_that_matter(model, schedule, &seen);
-    let mut wrong: Vec<EventIndex> = seen
-        .iter()
-        .filter(|((event, _), _)| matters.contains(event))
-        .filter(|(key, now)| {
-            let then = &observed[*key];
-            let same_value = then.0.is_some() && then.0 == now.0;
-            then.1 != now.1 && !(reads == Reads::SameValue && same_value)
-        })
-        .map(|((event, _), _)| *event)
-        .collect();
-    wrong.sort_unstable();
-    wrong.first().map_or(Ok(()), |&event| Err(event))
 }
 
 fn value<'t>(model: &Model<'t>, event: EventIndex) -> Option<&'t Value> {
@@ -60,90 +175,4 @@ fn value<'t>(model: &Model<'t>, event: EventIndex) -> Option<&'t Value> {
         .binary_search_by_key(&event, |value| value.event)
         .ok()?;
     Some(&values[at])
-}
-
-fn read_byte(model: &Model<'_>, event: EventIndex, address: u64) -> Option<u8> {
-    let touch = Touch::of(model.op(event))?;
-    value(model, event)?
-        .read
-        .get((address - touch.access.address) as usize)
-        .copied()
-}
-
-/// For every byte that an event reads: what it finds there.
-fn run(
-    model: &Model<'_>,
-    reads: Reads,
-    schedule: &[EventIndex],
-    told: &FxHashMap<(Option<EventIndex>, u64), u8>,
-) -> FxHashMap<(EventIndex, u64), Byte> {
-    let mut memory: FxHashMap<u64, Byte> = FxHashMap::default();
-    let mut found = FxHashMap::default();
-    for &event in schedule {
-        let Some(touch) = Touch::of(model.op(event)) else {
-            continue;
-        };
-        for offset in 0..u64::from(touch.access.size) {
-            let address = touch.access.address + offset;
-            let told = |writer| {
-                told.get(&(writer, address))
-                    .copied()
-                    .filter(|_| reads == Reads::SameValue)
-            };
-            if touch.reads {
-                let byte = memory.get(&address).copied().unwrap_or((told(None), None));
-                found.insert((event, address), byte);
-            }
-            if touch.writes {
-                let written = value(model, event)
-                    .and_then(|value| value.written.get(offset as usize).copied())
-                    .filter(|_| reads == Reads::SameValue);
-                memory.insert(address, (written.or(told(Some(event))), Some(event)));
-            }
-        }
-    }
-    found
-}
-
-/// Without branches all; otherwise those before a branch, and those before a write that a read
-/// that matters sees.
-fn reads_that_matter(
-    model: &Model<'_>,
-    schedule: &[EventIndex],
-    seen: &FxHashMap<(EventIndex, u64), Byte>,
-) -> FxHashSet<EventIndex> {
-    let all = (0..model.trace.events.len()).map(EventIndex::from_index);
-    let branches = all.clone().any(|event| is_branch(model, event));
-    if !branches {
-        return schedule.iter().copied().collect();
-    }
-    let taken: FxHashSet<EventIndex> = schedule.iter().copied().collect();
-    // Of every thread, up to which position reads matter.
-    let mut until: Vec<usize> = model
-        .threads
-        .iter()
-        .map(|events| {
-            let last = events
-                .iter()
-                .rposition(|&e| taken.contains(&e) && is_branch(model, e));
-            last.unwrap_or(0)
-        })
-        .collect();
-    loop {
-        let before = until.clone();
-        for (&(event, _), &(_, writer)) in seen {
-            let Some(writer) = writer else { continue };
-            if model.position_of(event) < until[model.thread_of(event).index()] {
-                let limit = &mut until[model.thread_of(writer).index()];
-                // The write of a read-modify-write depends on its own read.
-                *limit = (*limit).max(model.position_of(writer) + 1);
-            }
-        }
-        if until == before {
-            break;
-        }
-    }
-    let matters =
-        |&event: &EventIndex| model.position_of(event) < until[model.thread_of(event).index()];
-    schedule.iter().copied().filter(matters).collect()
 }

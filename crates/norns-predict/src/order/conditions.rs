@@ -10,10 +10,18 @@ use norns_model::Model;
 use norns_order::{Formula, Node};
 use norns_trace::Op;
 
-use super::frame::{Constraint, Frame, Part, Sight, node, prefer_observed};
+use super::frame::{Frame, Part, Sight, node, prefer_observed};
+
+/// What an event does to a condition: a wait, by its number, begins or ends, or a waker comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Sleep(u32),
+    Wake(u32),
+    Signal,
+    Broadcast,
+}
 
 pub(super) struct Condition {
-    nodes: Vec<Node>,
     /// Entry into the queue and wake-up, for waits that need a signal.
     waits: Vec<(Node, Node)>,
     signals: Vec<Node>,
@@ -23,7 +31,6 @@ pub(super) struct Condition {
 pub(super) fn conditions(model: &Model<'_>) -> Vec<Condition> {
     let mut found: Vec<Condition> = (0..model.trace.objects.len())
         .map(|_| Condition {
-            nodes: Vec::new(),
             waits: Vec::new(),
             signals: Vec::new(),
             broadcasts: Vec::new(),
@@ -48,68 +55,108 @@ pub(super) fn conditions(model: &Model<'_>) -> Vec<Condition> {
         condition.waits.sort_unstable_by_key(|&(_, wait)| wait);
         condition.signals.sort_unstable();
         condition.broadcasts.sort_unstable();
-        let waits = condition
-            .waits
-            .iter()
-            .flat_map(|&(unlock, wait)| [unlock, wait]);
-        let wakers = condition
-            .signals
-            .iter()
-            .chain(&condition.broadcasts)
-            .copied();
-        condition.nodes = waits.chain(wakers).collect();
-        condition.nodes.sort_unstable();
     }
     found
 }
 
 impl Condition {
-    /// Waits that take place and that no broadcast wakes, by the time of their wake-up.
-    fn to_signal(&self, sight: &Sight<'_>) -> Vec<(Node, Node)> {
-        let inside = |unlock: Node, wait: Node, b: Node| {
-            sight.is_before(unlock, b) && sight.is_before(b, wait)
-        };
-        let mut waits: Vec<(Node, Node)> = self
+    /// What its events do to it.
+    pub fn acts(&self) -> impl Iterator<Item = (Node, Act)> + '_ {
+        let waits = self
             .waits
             .iter()
-            .copied()
-            .filter(|&(unlock, wait)| {
-                sight.takes_place(wait) && !self.broadcasts.iter().any(|&b| inside(unlock, wait, b))
-            })
-            .collect();
-        waits.sort_by_key(|&(_, wait)| sight.view.order.label(wait));
-        waits
+            .zip(0..)
+            .flat_map(|(&(unlock, wait), i)| [(unlock, Act::Sleep(i)), (wait, Act::Wake(i))]);
+        let signals = self.signals.iter().map(|&node| (node, Act::Signal));
+        let broadcasts = self.broadcasts.iter().map(|&node| (node, Act::Broadcast));
+        waits.chain(signals).chain(broadcasts)
     }
 
-    /// The first wait that gets no signal when each signal goes to the sleeper that wakes first.
-    fn first_unwoken(&self, sight: &Sight<'_>, waits: &[(Node, Node)]) -> Option<usize> {
-        enum Act {
-            Sleep(usize),
-            Signal,
-            Wake(usize),
-        }
-        let label = |node: Node| sight.view.order.label(node);
-        let mut acts: Vec<(u64, Act)> = self
-            .signals
+    pub fn wakes(&self) -> impl Iterator<Item = Node> + '_ {
+        self.waits.iter().map(|&(_, wait)| wait)
+    }
+
+    pub fn wakers(&self) -> impl Iterator<Item = Node> + '_ {
+        self.signals.iter().chain(&self.broadcasts).copied()
+    }
+
+    /// Adds a clause when nothing can have woken `wait` after these acts, each with the number of
+    /// sleepers before it. All waits that have ended so far were woken.
+    pub fn check(&self, wait: u32, acts: &[(Act, u32)], sight: &Sight<'_>, formula: &mut Formula) {
+        // What came before a moment with an empty queue does not matter.
+        let from = acts
             .iter()
-            .filter(|&&signal| sight.takes_place(signal))
-            .map(|&signal| (label(signal), Act::Signal))
-            .collect();
-        for (i, &(unlock, wait)) in waits.iter().enumerate() {
-            acts.push((label(unlock), Act::Sleep(i)));
-            acts.push((label(wait), Act::Wake(i)));
-        }
-        acts.sort_by_key(|&(label, _)| label);
-        let mut asleep = std::collections::BTreeSet::new();
-        for (_, act) in acts {
-            match act {
-                Act::Sleep(i) => drop(asleep.insert(i)),
-                Act::Signal => drop(asleep.pop_first()),
-                Act::Wake(i) if asleep.contains(&i) => return Some(i),
-                Act::Wake(_) => {}
+            .rposition(|&(_, asleep)| asleep == 0)
+            .unwrap_or(0);
+        let acts = &acts[from..];
+        let mut ends: Vec<(u32, usize)> = Vec::new();
+        for (at, (act, _)) in acts.iter().enumerate() {
+            if let Act::Wake(i) = act {
+                ends.push((*i, at));
             }
         }
-        None
+        ends.push((wait, acts.len()));
+        let end_of = |i: u32| ends.iter().find(|end| end.0 == i).map(|end| end.1);
+        // Each signal goes to the sleeper that has to wake first.
+        let mut asleep: Vec<u32> = Vec::new();
+        let mut woken = false;
+        for (act, _) in acts {
+            match act {
+                Act::Sleep(i) => asleep.push(*i),
+                Act::Wake(i) => asleep.retain(|other| other != i),
+                Act::Broadcast => asleep.clear(),
+                Act::Signal => {
+                    let first =
+                        (0..asleep.len()).min_by_key(|&k| end_of(asleep[k]).unwrap_or(usize::MAX));
+                    if let Some(k) = first {
+                        asleep.swap_remove(k);
+                    }
+                }
+            }
+        }
+        woken |= !asleep.contains(&wait);
+        if !woken {
+            self.refuse_wake(wait, acts, &ends, sight, formula);
+        }
+    }
+
+    /// Finds an interval in which more waits need a signal than there are.
+    fn refuse_wake(
+        &self,
+        wait: u32,
+        acts: &[(Act, u32)],
+        ends: &[(u32, usize)],
+        sight: &Sight<'_>,
+        formula: &mut Formula,
+    ) {
+        let begin_of = |i: u32| acts.iter().position(|(act, _)| *act == Act::Sleep(i));
+        let broadcast =
+            |from: usize, to: usize| acts[from..to].iter().any(|(act, _)| *act == Act::Broadcast);
+        // The latest start first: the fewest waits are to blame.
+        let mut waits: Vec<(usize, u32)> = ends
+            .iter()
+            .filter_map(|&(i, to)| {
+                begin_of(i)
+                    .filter(|&from| !broadcast(from, to))
+                    .map(|from| (from, i))
+            })
+            .collect();
+        waits.sort_unstable_by_key(|&(from, _)| std::cmp::Reverse(from));
+        for k in 0..waits.len() {
+            let from = waits[k].0;
+            let signals = acts[from..].iter().filter(|(act, _)| *act == Act::Signal);
+            if k + 1 > signals.count() {
+                let between: Vec<(Node, Node)> = waits[..=k]
+                    .iter()
+                    .map(|&(_, i)| self.waits[i as usize])
+                    .collect();
+                let from = self.waits[waits[k].1 as usize].0;
+                let to = self.waits[wait as usize].1;
+                self.refuse(sight, from, to, &between, formula);
+                return;
+            }
+        }
+        unreachable!("a wait without a signal has too many waits in some interval before it");
     }
 
     /// The waits between `from` and `to` are more than the signals there: something has to give.
@@ -150,33 +197,9 @@ impl Condition {
     }
 }
 
-impl Constraint for Condition {
-    fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
-    fn violated(&self, sight: &Sight<'_>, formula: &mut Formula) {
-        let waits = self.to_signal(sight);
-        let Some(k) = self.first_unwoken(sight, &waits) else {
-            return;
-        };
-        let to = waits[k].1;
-        let mut starts: Vec<Node> = waits[..=k].iter().map(|&(unlock, _)| unlock).collect();
-        starts.sort_by_key(|&unlock| std::cmp::Reverse(sight.view.order.label(unlock)));
-        // The latest start first: the fewest waits are to blame.
-        for from in starts {
-            let mut between = waits[..=k].to_vec();
-            between.retain(|&(unlock, _)| !sight.is_before(unlock, from));
-            let inside = |&&s: &&Node| sight.is_before(from, s) && sight.is_before(s, to);
-            if between.len() > self.signals.iter().filter(inside).count() {
-                self.refuse(sight, from, to, &between, formula);
-                return;
-            }
-        }
-        unreachable!("a wait without a signal has too many waits in some interval before it");
-    }
-
-    fn all(&self, frame: &Frame, formula: &mut Formula) {
+impl Condition {
+    /// Adds everything, for another solver.
+    pub fn all(&self, frame: &Frame, formula: &mut Formula) {
         let mut woken_by: Vec<Vec<Part>> = vec![Vec::new(); self.signals.len()];
         for &(unlock, wait) in &self.waits {
             let mut choice = vec![Part::Absent(wait)];

@@ -21,17 +21,13 @@ enum Role {
 }
 
 pub(super) struct Semaphore {
-    initial: i64,
+    pub initial: i64,
     nodes: Vec<Node>,
     roles: Vec<Role>,
-    /// For every node the value before it in the trace.
-    value: Vec<i64>,
 }
 
 pub(super) struct Barrier {
     count: usize,
-    /// All entries and exits.
-    nodes: Vec<Node>,
     entries: Vec<Node>,
     /// Entry and exit of one visit.
     visits: Vec<(Node, Node)>,
@@ -44,22 +40,18 @@ pub(super) fn semaphores(model: &Model<'_>) -> Vec<Semaphore> {
             initial: start.value(ObjectId::from_index(o)),
             nodes: Vec::new(),
             roles: Vec::new(),
-            value: Vec::new(),
         })
         .collect();
-    let mut value: Vec<i64> = found.iter().map(|semaphore| semaphore.initial).collect();
     for (i, event) in model.trace.events.iter().enumerate() {
-        let (object, role, change) = match event.op {
-            Op::SemPost(o) => (o, Role::Post, 1),
-            Op::SemWait(o) => (o, Role::Wait, -1),
-            Op::FailedSemWait(o) => (o, Role::FailedWait, 0),
+        let (object, role) = match event.op {
+            Op::SemPost(o) => (o, Role::Post),
+            Op::SemWait(o) => (o, Role::Wait),
+            Op::FailedSemWait(o) => (o, Role::FailedWait),
             _ => continue,
         };
         let semaphore = &mut found[object.index()];
         semaphore.nodes.push(Node(i as u32));
         semaphore.roles.push(role);
-        semaphore.value.push(value[object.index()]);
-        value[object.index()] += change;
     }
     found.retain(|semaphore| !semaphore.nodes.is_empty());
     found
@@ -137,31 +129,32 @@ fn terms(
         .collect()
 }
 
-impl Constraint for Semaphore {
-    fn nodes(&self) -> &[Node] {
+impl Semaphore {
+    pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    fn violated(&self, sight: &Sight<'_>, formula: &mut Formula) {
-        let inside = sight.inside(&self.nodes);
-        let Some(&start) = self.value.get(inside.start) else {
-            return;
-        };
-        let mut value = start;
-        for i in sight.current_order(&self.nodes) {
-            let node = self.nodes[i];
-            match self.roles[i] {
-                Role::Post => value += 1,
-                Role::Wait if value > 0 => value -= 1,
-                // Nobody takes what is not there: later waits are judged as if it had not been.
-                Role::Wait => self.refuse_wait(sight, node, formula),
-                Role::FailedWait if value <= 0 => {}
-                Role::FailedWait => self.refuse_failed(sight, node, formula),
-            }
+    /// What the event with this number adds to the value.
+    pub fn change(&self, number: u32) -> i64 {
+        match self.roles[number as usize] {
+            Role::Post => 1,
+            Role::Wait => -1,
+            Role::FailedWait => 0,
         }
     }
 
-    fn all(&self, frame: &Frame, formula: &mut Formula) {
+    /// Adds a clause when the event is not allowed with this value before it.
+    pub fn check(&self, number: u32, value: i64, sight: &Sight<'_>, formula: &mut Formula) {
+        let node = self.nodes[number as usize];
+        match self.roles[number as usize] {
+            Role::Wait if value <= 0 => self.refuse_wait(sight, node, formula),
+            Role::FailedWait if value > 0 => self.refuse_failed(sight, node, formula),
+            _ => {}
+        }
+    }
+
+    /// Adds everything, for another solver.
+    pub fn all(&self, frame: &Frame, formula: &mut Formula) {
         let waits = self.with(Role::Wait).count() as i64;
         let posts = self.with(Role::Post).count() as i64;
         for (&node, &role) in self.nodes.iter().zip(&self.roles) {
@@ -201,7 +194,6 @@ pub(super) fn barriers(model: &Model<'_>) -> Vec<Barrier> {
     let mut found: Vec<Barrier> = (0..model.trace.objects.len())
         .map(|o| Barrier {
             count: start.value(ObjectId::from_index(o)).max(1) as usize,
-            nodes: Vec::new(),
             entries: Vec::new(),
             visits: Vec::new(),
         })
@@ -212,12 +204,10 @@ pub(super) fn barriers(model: &Model<'_>) -> Vec<Barrier> {
         let node = Node(i as u32);
         match event.op {
             Op::BarrierEnter(o) => {
-                found[o.index()].nodes.push(node);
                 found[o.index()].entries.push(node);
                 entered[o.index()][event.thread.index()] = Some(node);
             }
             Op::BarrierExit(o) => {
-                found[o.index()].nodes.push(node);
                 let entry = entered[o.index()][event.thread.index()].take();
                 found[o.index()]
                     .visits
@@ -226,15 +216,25 @@ pub(super) fn barriers(model: &Model<'_>) -> Vec<Barrier> {
             _ => {}
         }
     }
-    found.retain(|barrier| !barrier.nodes.is_empty());
+    found.retain(|barrier| !barrier.entries.is_empty());
     found
 }
 
-impl Constraint for Barrier {
-    fn nodes(&self) -> &[Node] {
-        &self.nodes
+impl Barrier {
+    pub fn count(&self) -> usize {
+        self.count
     }
 
+    pub fn entries(&self) -> impl Iterator<Item = Node> + '_ {
+        self.entries.iter().copied()
+    }
+
+    pub fn exits(&self) -> impl Iterator<Item = Node> + '_ {
+        self.visits.iter().map(|&(_, exit)| exit)
+    }
+}
+
+impl Constraint for Barrier {
     fn violated(&self, sight: &Sight<'_>, formula: &mut Formula) {
         let mut entries: Vec<Node> = self
             .entries

@@ -1,8 +1,7 @@
 //! A trace as constraints over the order of its events.
 //!
-//! Every object has its `Constraint`; here they are gathered, with the edges that hold in every
-//! schedule, and served to the solver: only objects whose events moved are looked at, and only
-//! in the part of the trace where something moved.
+//! Here the objects are gathered, with the edges that hold in every schedule, and served to the
+//! solver: what the current order violates first, as a `Run` finds it.
 
 use std::rc::Rc;
 
@@ -15,9 +14,10 @@ use super::conditions::conditions;
 use super::counters::{barriers, semaphores};
 use super::frame::{Constraint, Frame, Part, Sight, node};
 use super::locks::{Lock, locks};
-use super::needed_next;
 use super::needs::Needs;
+use super::reach::Reach;
 use super::registers::{Reads, Register, locations, onces};
+use super::run::{Objects, Run};
 
 pub(super) struct Encoding {
     pub frame: Frame,
@@ -27,14 +27,12 @@ pub(super) struct Encoding {
     pub mismatches: usize,
     /// Whether branch events say which reads need their values.
     pub branches: bool,
-    constraints: Vec<Box<dyn Constraint>>,
-    /// For every node the constraints that it is part of: a range of `memberships`.
-    first_membership: Vec<u32>,
-    memberships: Vec<u32>,
-    /// Constraints that may be violated.
-    dirty: Vec<bool>,
-    /// Whether the trace itself satisfies everything, as a recorded one does.
-    start_holds: bool,
+    objects: Objects,
+    run: Run,
+    /// Constraints that a run does not follow: few, or, where branches say which reads count,
+    /// those of memory.
+    others: Vec<Box<dyn Constraint>>,
+    pub reach: Reach,
 }
 
 impl Encoding {
@@ -50,16 +48,23 @@ impl Encoding {
                 register.set_needs(needs.clone());
             }
         }
-        registers.extend(onces(model));
-        let (clocks, edges) = always_ordered(model, &locks, &registers);
-        let mut constraints: Vec<Box<dyn Constraint>> = Vec::new();
-        constraints.extend(locks.into_iter().flatten().map(boxed));
-        constraints.extend(registers.into_iter().map(boxed));
-        constraints.extend(semaphores(model).into_iter().map(boxed));
-        constraints.extend(barriers(model).into_iter().map(boxed));
-        constraints.extend(conditions(model).into_iter().map(boxed));
-        constraints.extend(failed_joins(model).map(boxed));
-        let (first_membership, memberships) = memberships(count, &constraints);
+        let onces = onces(model);
+        let (clocks, edges) = always_ordered(model, &locks, registers.iter().chain(&onces));
+        let mut others: Vec<Box<dyn Constraint>> = Vec::new();
+        let barriers = barriers(model);
+        others.extend(failed_joins(model).map(boxed));
+        if needs.is_some() {
+            others.extend(registers.drain(..).map(boxed));
+        }
+        registers.extend(onces);
+        let objects = Objects {
+            locks: locks.into_iter().flatten().collect(),
+            registers,
+            semaphores: semaphores(model),
+            conditions: conditions(model),
+        };
+        let reach = Reach::new(model, &objects, &barriers);
+        others.extend(barriers.into_iter().map(boxed));
         Encoding {
             frame: Frame {
                 end: Node(count as u32),
@@ -68,11 +73,10 @@ impl Encoding {
             edges,
             mismatches,
             branches: needs.is_some(),
-            dirty: vec![false; constraints.len()],
-            constraints,
-            first_membership,
-            memberships,
-            start_holds: true,
+            run: Run::new(count, &objects),
+            objects,
+            others,
+            reach,
         }
     }
 
@@ -81,20 +85,40 @@ impl Encoding {
         self.frame.end.index() + 1
     }
 
-    /// Where to begin the search for a schedule after which `events` are next: what the trace has
-    /// before the first of them takes place, and what has to in every such schedule.
-    pub fn start(&self, model: &Model<'_>, events: &[EventIndex]) -> Vec<bool> {
-        let mut until = vec![0u32; model.threads.len()];
+    /// How many events of each thread can take place at most in a schedule after which `events`
+    /// are next. `None` when that is less than what is `needed` of a thread.
+    pub fn limits(
+        &self,
+        model: &Model<'_>,
+        events: &[EventIndex],
+        needed: &[EventIndex],
+    ) -> Option<Vec<u32>> {
+        let clocks = &self.frame.clocks;
+        let needed = self.needed(model, needed);
+        let mut limits: Vec<u32> = model.threads.iter().map(|e| e.len() as u32).collect();
         for &event in events {
-            for needed in needed_next(model, event) {
-                for (thread, until) in until.iter_mut().enumerate() {
-                    *until = (*until).max(self.frame.clocks.known(needed, thread));
-                }
-            }
+            limits[model.thread_of(event).index()] = model.position[event.index()];
         }
-        let first = events.iter().map(|event| event.index()).min().unwrap_or(0);
+        self.reach
+            .lower(model, clocks, &needed, &mut limits)
+            .then_some(limits)
+    }
+
+    /// How many events of each thread take place when these do.
+    fn needed(&self, model: &Model<'_>, events: &[EventIndex]) -> Vec<u32> {
+        let known = |thread| {
+            let known = events.iter().map(|&e| self.frame.clocks.known(e, thread));
+            known.max().unwrap_or(0)
+        };
+        (0..model.threads.len()).map(known).collect()
+    }
+
+    /// Where to begin the search for a schedule in which `needed` take place: with what the trace
+    /// has before its event number `first`, and what has to take place with them.
+    pub fn start(&self, model: &Model<'_>, first: usize, needed: &[EventIndex]) -> Vec<bool> {
+        let needed = self.needed(model, needed);
         let early = |(i, event): (usize, &Event)| {
-            i < first || model.position[i] < until[event.thread.index()]
+            i < first || model.position[i] < needed[event.thread.index()]
         };
         let mut start: Vec<bool> = model.trace.events.iter().enumerate().map(early).collect();
         start.push(false);
@@ -103,14 +127,19 @@ impl Encoding {
 
     /// Everything at once, for another solver.
     pub fn all(&self, formula: &mut Formula) {
-        for constraint in &self.constraints {
-            constraint.all(&self.frame, formula);
-        }
-    }
-
-    /// From now on the trace itself is not taken for granted.
-    pub fn distrust_start(&mut self) {
-        self.start_holds = false;
+        let frame = &self.frame;
+        let objects = &self.objects;
+        objects.locks.iter().for_each(|o| o.all(frame, formula));
+        objects.registers.iter().for_each(|o| o.all(frame, formula));
+        objects
+            .semaphores
+            .iter()
+            .for_each(|o| o.all(frame, formula));
+        objects
+            .conditions
+            .iter()
+            .for_each(|o| o.all(frame, formula));
+        self.others.iter().for_each(|o| o.all(frame, formula));
     }
 }
 
@@ -119,68 +148,32 @@ fn boxed<C: Constraint + 'static>(constraint: C) -> Box<dyn Constraint> {
 }
 
 impl Lazy for Encoding {
-    fn begin(&mut self) {
-        self.dirty.fill(true);
+    fn begin(&mut self, same: u32) {
+        self.run.begin(same);
     }
 
-    fn violated(&mut self, view: &View<'_>, moved: &[Node], formula: &mut Formula) {
-        for node in moved.iter().filter(|&&node| node < self.frame.end) {
-            let range =
-                self.first_membership[node.index()]..self.first_membership[node.index() + 1];
-            for &constraint in &self.memberships[range.start as usize..range.end as usize] {
-                self.dirty[constraint as usize] = true;
-            }
+    fn violated(&mut self, view: &View<'_>, changes: &[Option<Node>], formula: &mut Formula) {
+        for &behind in changes {
+            self.run.changed_behind(behind);
         }
-        if self.branches {
-            // Which reads matter changes without any event moving.
-            self.dirty.fill(true);
-        }
-        let window = match view.order.changed() {
-            _ if !self.start_holds => 0..self.frame.end.0,
-            Some(window) => window,
-            None => return,
-        };
         let sight = Sight {
             frame: &self.frame,
             view,
-            window,
         };
-        for (constraint, dirty) in self.constraints.iter().zip(&mut self.dirty) {
-            if *dirty {
-                let before = formula.clauses.len();
+        self.run.go_on(&self.objects, &sight, formula);
+        if formula.clauses.is_empty() {
+            for constraint in &self.others {
                 constraint.violated(&sight, formula);
-                *dirty = formula.clauses.len() > before;
             }
         }
     }
 }
 
-fn memberships(count: usize, constraints: &[Box<dyn Constraint>]) -> (Vec<u32>, Vec<u32>) {
-    let mut first = vec![0u32; count + 1];
-    let all = || {
-        let numbered = constraints.iter().enumerate();
-        numbered.flat_map(|(i, constraint)| constraint.nodes().iter().map(move |n| (n.index(), i)))
-    };
-    for (node, _) in all() {
-        first[node + 1] += 1;
-    }
-    for i in 0..count {
-        first[i + 1] += first[i];
-    }
-    let mut next = first.clone();
-    let mut members = vec![0u32; first[count] as usize];
-    for (node, constraint) in all() {
-        members[next[node] as usize] = constraint as u32;
-        next[node] += 1;
-    }
-    (first, members)
-}
-
 /// Must-happen-before, and its direct edges.
-fn always_ordered(
+fn always_ordered<'r>(
     model: &Model<'_>,
     locks: &[Option<Lock>],
-    registers: &[Register],
+    registers: impl Iterator<Item = &'r Register>,
 ) -> (Clocks, Vec<(Node, Node)>) {
     let threads = model.threads.len();
     let mut edges: Vec<(Node, Node)> = Vec::new();
@@ -295,10 +288,6 @@ impl FailedJoin {
 }
 
 impl Constraint for FailedJoin {
-    fn nodes(&self) -> &[Node] {
-        &self.0
-    }
-
     fn violated(&self, sight: &Sight<'_>, formula: &mut Formula) {
         let [Part::Before(join, end), _] = self.parts() else {
             unreachable!("see `parts`")

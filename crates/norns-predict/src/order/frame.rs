@@ -6,8 +6,6 @@
 //! at all, so every constraint speaks of events before the end only (this is the "after infinity"
 //! of RV-Predict, and closes both holes that DESIGN.md's model names).
 
-use std::ops::Range;
-
 use norns_order::{Formula, Literal, Node, View};
 use norns_trace::EventIndex;
 
@@ -56,8 +54,6 @@ impl Frame {
 pub(super) struct Sight<'s> {
     pub frame: &'s Frame,
     pub view: &'s View<'s>,
-    /// Nodes outside stand as in the trace.
-    pub window: Range<u32>,
 }
 
 impl Sight<'_> {
@@ -74,17 +70,9 @@ impl Sight<'_> {
         self.view.knows(literal)
     }
 
-    /// Of `nodes`, sorted by number: the range of indices inside the window.
-    pub fn inside(&self, nodes: &[Node]) -> Range<usize> {
-        let from = nodes.partition_point(|node| node.0 < self.window.start);
-        let to = nodes.partition_point(|node| node.0 < self.window.end);
-        from..to.max(from)
-    }
-
-    /// Indices of the nodes inside the window that take place, in their current order.
+    /// Indices of the nodes that take place, in their current order.
     pub fn current_order(&self, nodes: &[Node]) -> Vec<usize> {
-        let mut found: Vec<(u64, usize)> = self
-            .inside(nodes)
+        let mut found: Vec<(u64, usize)> = (0..nodes.len())
             .filter(|&i| self.takes_place(nodes[i]))
             .map(|i| (self.view.order.label(nodes[i]), i))
             .collect();
@@ -93,11 +81,8 @@ impl Sight<'_> {
     }
 }
 
-/// The rules of one synchronisation object or memory location.
+/// The rules of one object that a `Run` does not follow.
 pub(super) trait Constraint {
-    /// All its nodes, sorted.
-    fn nodes(&self) -> &[Node];
-
     /// Adds clauses that the current order violates; none when it violates none. `formula` need
     /// not get all of them.
     fn violated(&self, sight: &Sight<'_>, formula: &mut Formula);

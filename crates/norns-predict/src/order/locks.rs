@@ -9,7 +9,7 @@ use norns_model::Model;
 use norns_order::{Formula, Node};
 use norns_trace::{ObjectId, ObjectKind, Op, ThreadId};
 
-use super::frame::{Constraint, Frame, Part, Sight, node, prefer_observed};
+use super::frame::{Frame, Part, Sight, node, prefer_observed};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Section {
@@ -34,8 +34,9 @@ struct Failed {
     writes: bool,
 }
 
+/// What an event does to its lock; the index is that of the section, or of the failed try.
 #[derive(Clone, Copy, Debug)]
-enum Role {
+pub(super) enum Role {
     Acquire(usize),
     Release(usize),
     Failed(usize),
@@ -49,8 +50,6 @@ pub(super) struct Lock {
     nodes: Vec<Node>,
     /// What each of `nodes` does.
     roles: Vec<Role>,
-    /// For each section the first one that is still open in the trace when it is acquired.
-    first_open: Vec<usize>,
 }
 
 /// The sections of every lock that more than one thread uses; `None` for the others.
@@ -158,18 +157,6 @@ impl Builder {
             parts.push((failed.node, Role::Failed(i)));
         }
         parts.sort_by_key(|&(node, _)| node);
-        let mut first_open = Vec::with_capacity(self.sections.len());
-        let mut open: Vec<usize> = Vec::new();
-        for (_, role) in &parts {
-            match role {
-                Role::Acquire(i) => {
-                    open.push(*i);
-                    first_open.push(*open.iter().min().expect("just pushed"));
-                }
-                Role::Release(i) => open.retain(|other| other != i),
-                Role::Failed(_) => {}
-            }
-        }
         let (nodes, roles) = parts.into_iter().unzip();
         Some(Lock {
             recursive: kind == ObjectKind::RecursiveMutex,
@@ -177,7 +164,6 @@ impl Builder {
             failed: self.failed,
             nodes,
             roles,
-            first_open,
         })
     }
 }
@@ -200,74 +186,54 @@ impl Lock {
         first.into_iter().chain(second).chain(absent)
     }
 
-    /// The sections that are open in the trace when `node` is reached.
-    fn open_before(&self, node: u32) -> Vec<usize> {
-        let next = self
-            .sections
-            .partition_point(|section| section.acquire.0 < node);
-        let Some(last) = next.checked_sub(1) else {
-            return Vec::new();
-        };
-        (self.first_open[last]..next)
-            .filter(|&i| {
-                self.sections[i]
-                    .release
-                    .is_none_or(|release| release.0 >= node)
-            })
-            .collect()
-    }
-}
-
-impl Constraint for Lock {
-    fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    fn violated(&self, sight: &Sight<'_>, formula: &mut Formula) {
-        let mut held = self.open_before(sight.window.start);
-        held.retain(|&i| sight.takes_place(self.sections[i].acquire));
-        for k in sight.current_order(&self.nodes) {
-            match self.roles[k] {
-                Role::Release(i) => held.retain(|&other| other != i),
-                Role::Acquire(i) => {
-                    let section = &self.sections[i];
-                    held.retain(|&other| {
-                        let holder = &self.sections[other];
-                        let clash = holder.excludes(section);
-                        if clash {
-                            sight
-                                .frame
-                                .clause(formula, Lock::exclusion(holder, section));
-                        }
-                        !clash
-                    });
-                    held.push(i);
-                }
-                Role::Failed(i) => {
-                    let failed = self.failed[i];
-                    let fails = |&h: &usize| self.fails(&failed, &self.sections[h]);
-                    if held.iter().any(fails) {
-                        continue;
+    /// What the event with this number does.
+    pub fn role(&self, number: u32) -> Role {
+        self.roles[number as usize]
+    }
+
+    /// Adds clauses when the event is not allowed while these sections are open.
+    pub fn check(&self, number: u32, held: &[u32], sight: &Sight<'_>, formula: &mut Formula) {
+        match self.role(number) {
+            Role::Release(_) => {}
+            Role::Acquire(i) => {
+                let section = &self.sections[i];
+                for &other in held {
+                    let holder = &self.sections[other as usize];
+                    if holder.excludes(section) {
+                        let parts = Lock::exclusion(holder, section);
+                        sight.frame.clause(formula, parts);
                     }
-                    // Some section has to begin earlier or end later than it does now.
-                    let others = self.sections.iter().filter(|s| self.fails(&failed, s));
-                    let parts = others.filter_map(|section| {
-                        if sight.is_before(failed.node, section.acquire) {
-                            return Some(Part::Before(section.acquire, failed.node));
-                        }
-                        section
-                            .release
-                            .map(|release| Part::Before(failed.node, release))
-                    });
-                    let mut parts: Vec<Part> = parts.chain([Part::Absent(failed.node)]).collect();
-                    prefer_observed(&mut parts);
-                    sight.frame.clause(formula, parts);
                 }
+            }
+            Role::Failed(i) => {
+                let failed = self.failed[i];
+                let fails = |&h: &u32| self.fails(&failed, &self.sections[h as usize]);
+                if held.iter().any(fails) {
+                    return;
+                }
+                // Some section has to begin earlier or end later than it does now.
+                let others = self.sections.iter().filter(|s| self.fails(&failed, s));
+                let parts = others.filter_map(|section| {
+                    if sight.is_before(failed.node, section.acquire) {
+                        return Some(Part::Before(section.acquire, failed.node));
+                    }
+                    section
+                        .release
+                        .map(|release| Part::Before(failed.node, release))
+                });
+                let mut parts: Vec<Part> = parts.chain([Part::Absent(failed.node)]).collect();
+                prefer_observed(&mut parts);
+                sight.frame.clause(formula, parts);
             }
         }
     }
 
-    fn all(&self, frame: &Frame, formula: &mut Formula) {
+    /// Adds everything, for another solver.
+    pub fn all(&self, frame: &Frame, formula: &mut Formula) {
         for (i, one) in self.sections.iter().enumerate() {
             for other in self.sections[i + 1..]
                 .iter()

@@ -20,7 +20,9 @@ mod encoding;
 mod frame;
 mod locks;
 mod needs;
+mod reach;
 mod registers;
+mod run;
 
 use norns_model::checker::Checker;
 use norns_model::{Bug, Meaning, Model, Witness};
@@ -32,6 +34,7 @@ pub use back_end::BackEnd;
 pub use back_end::SecondOpinion;
 pub use candidates::Counts;
 use candidates::Histories;
+use check::ReadCheck;
 use encoding::Encoding;
 use frame::node;
 pub use registers::Reads;
@@ -62,6 +65,7 @@ pub struct Engine<'t> {
     encoding: Encoding,
     solver: Solver,
     checker: Checker<'t>,
+    read_check: Option<ReadCheck>,
     histories: Histories,
     added: Vec<Constraint>,
     /// How many conflicts one question may cost.
@@ -81,7 +85,9 @@ impl<'t> Engine<'t> {
     pub fn new(trace: &'t Trace, reads: Reads) -> Self {
         let model = Model::new(trace, Meaning::Optimistic);
         let encoding = Encoding::new(&model, reads);
-        let mut solver = Solver::new(encoding.node_count(), &encoding.edges);
+        let threads = model.threads.len() as u32;
+        let chain = trace.events.iter().map(|event| event.thread.0);
+        let mut solver = Solver::with_chains(chain.chain([threads]).collect(), &encoding.edges);
         solver.set_steady(encoding.frame.end);
         let by_write = reads == Reads::SameWrite && !encoding.branches;
         let meaning = if by_write {
@@ -92,6 +98,7 @@ impl<'t> Engine<'t> {
         Engine {
             checker: Checker::new(trace, meaning),
             histories: Histories::of(&model),
+            read_check: None,
             model,
             reads,
             encoding,
@@ -129,7 +136,6 @@ impl<'t> Engine<'t> {
             self.solver.before(a, b)
         });
         self.solver.add_clause(literals);
-        self.encoding.distrust_start();
         self.added.push(constraint);
     }
 
@@ -144,42 +150,55 @@ impl<'t> Engine<'t> {
         if !is_candidate || self.is_surely_impossible(&bug) {
             return Outcome::Impossible;
         }
-        let solver = &mut self.solver;
-        let assumptions = assumptions(&self.model, &bug, self.encoding.frame.end, &mut |a, b| {
-            solver.before(a, b)
-        });
+        let model = &self.model;
+        let mut needed: Vec<EventIndex> = Vec::new();
+        for &event in &events {
+            needed.extend(needed_next(model, event));
+        }
+        let Some(limits) = self.encoding.limits(model, &events, &needed) else {
+            return Outcome::Impossible;
+        };
+        let end = self.encoding.frame.end;
+        // The first event that each thread does not reach.
+        let beyond = limits.iter().zip(&model.threads);
+        let absent: Vec<Literal> = beyond
+            .filter_map(|(&limit, thread)| thread.get(limit as usize))
+            .map(|&event| self.solver.before(end, node(event)))
+            .collect();
+        let mut assumptions = absent;
+        for &event in &needed {
+            assumptions.push(self.solver.before(node(event), end));
+        }
+        let first = events.iter().map(|event| event.index()).min().unwrap_or(0);
         let query = Query {
             assumptions,
-            start: Some((
-                self.encoding.frame.end,
-                self.encoding.start(&self.model, &events),
-            )),
+            start: Some((end, self.encoding.start(&self.model, first, &needed))),
             conflicts: self.budget,
         };
         match self.solver.solve(&query, &mut self.encoding) {
-            Answer::Unsatisfiable => Outcome::Impossible,
-            Answer::Undecided => Outcome::Undecided,
-            Answer::Satisfiable => {
-                let end = self.encoding.frame.end;
-                let nodes = self.solver.order().nodes().take_while(|&node| node != end);
-                let schedule = nodes.map(|node| EventIndex(node.0)).collect();
-                let witness = Witness { schedule, bug };
-                self.check(&witness);
-                Outcome::Witness(witness)
-            }
+            Answer::Unsatisfiable => return Outcome::Impossible,
+            Answer::Undecided => return Outcome::Undecided,
+            Answer::Satisfiable => {}
         }
+        let nodes = self.solver.order().nodes().take_while(|&node| node != end);
+        let schedule = nodes.map(|node| EventIndex(node.0)).collect();
+        let witness = Witness { schedule, bug };
+        self.check(&witness);
+        Outcome::Witness(witness)
     }
 
     /// Where a wrong answer is worse than a stop.
-    fn check(&self, witness: &Witness) {
+    fn check(&mut self, witness: &Witness) {
         if let Err(refusal) = self.checker.check(witness) {
             panic!("the ordering solver gave a schedule that is none: {refusal}");
         }
-        if self.reads != Reads::Anything
-            && (self.reads == Reads::SameValue || self.encoding.branches)
-        {
-            let verdict = check::check_reads(&self.model, self.reads, &witness.schedule);
-            if let Err(event) = verdict {
+        let by_value = self.reads == Reads::SameValue || self.encoding.branches;
+        if self.reads != Reads::Anything && by_value {
+            let (model, reads) = (&self.model, self.reads);
+            let read_check = self
+                .read_check
+                .get_or_insert_with(|| ReadCheck::new(model, reads));
+            if let Err(event) = read_check.check(model, &witness.schedule) {
                 panic!(
                     "the ordering solver let event {} see another value",
                     event.0

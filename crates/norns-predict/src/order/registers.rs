@@ -18,6 +18,7 @@ use rustc_hash::FxHashMap;
 
 use super::frame::{Constraint, Frame, Part, Sight, prefer_observed};
 use super::needs::Needs;
+use super::run::NOBODY;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
@@ -29,7 +30,7 @@ pub(super) struct Access {
 pub(super) struct Register {
     pub accesses: Vec<Access>,
     nodes: Vec<Node>,
-    initial: u32,
+    pub initial: u32,
     /// For every value the indices of the accesses that write it.
     sources: FxHashMap<u32, Vec<u32>>,
     /// Where branches say which reads count; `None`: all that take place.
@@ -230,7 +231,8 @@ impl Register {
         self.needs = Some(needs);
     }
 
-    fn sources(&self, value: u32) -> &[u32] {
+    /// The accesses that write this value.
+    pub fn sources(&self, value: u32) -> &[u32] {
         self.sources.get(&value).map_or(&[], Vec::as_slice)
     }
 
@@ -297,17 +299,28 @@ impl Register {
     }
 }
 
-impl Constraint for Register {
-    fn nodes(&self) -> &[Node] {
-        &self.nodes
+impl Register {
+    /// Adds a clause when an access does not see what it needs: `writer` wrote last.
+    pub fn check(&self, access: u32, writer: u32, sight: &Sight<'_>, formula: &mut Formula) {
+        let access = &self.accesses[access as usize];
+        let Some(value) = access.needs else { return };
+        if writer == NOBODY {
+            if value != self.initial {
+                self.refuse_initial(sight, access, formula);
+            }
+        } else {
+            let seen = &self.accesses[writer as usize];
+            if seen.writes != Some(value) {
+                self.refuse(sight, access, seen.node, formula);
+            }
+        }
     }
+}
 
+/// In branch mode: a `Run` does not know which reads matter.
+impl Constraint for Register {
     fn violated(&self, sight: &Sight<'_>, formula: &mut Formula) {
-        let inside = sight.inside(&self.nodes);
-        let before = self.accesses[..inside.start].iter();
-        let mut last = before
-            .rev()
-            .find(|access| access.writes.is_some() && sight.takes_place(access.node));
+        let mut last: Option<&Access> = None;
         for i in sight.current_order(&self.nodes) {
             let access = &self.accesses[i];
             let current = last.map_or(self.initial, |write| write.writes.expect("a write"));
