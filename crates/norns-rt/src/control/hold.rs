@@ -240,7 +240,7 @@ impl Guard {
                 // It went another way, or round in a loop that synchronises.
                 if thread.points > hold.points
                     && waited.is_enough(&SEEN_TO_PASS)
-                    && !loop_watch.may_be_loop(thread)
+                    && loop_watch.goes_on(thread)
                 {
                     break "went-past";
                 }
@@ -383,7 +383,7 @@ impl Guard {
             }
             self.sleep(me, Some(3 * MILLISECOND));
             let runs = matches!(reader.activity, Activity::Running | Activity::Held);
-            let goes_on = waited.is_enough(&SEEN_TO_PASS) && !loop_watch.may_be_loop(reader);
+            let goes_on = waited.is_enough(&SEEN_TO_PASS) && loop_watch.goes_on(reader);
             if !runs || goes_on || waited.wall() > MOST_READER_WATCHED {
                 break;
             }
@@ -397,6 +397,8 @@ impl Guard {
 struct LoopWatch {
     begun: bool,
     changes: u64,
+    /// At how many looks there was something new.
+    moves: u32,
     quiet_since: i64,
 }
 
@@ -411,6 +413,7 @@ impl LoopWatch {
         if !self.begun || changes != self.changes {
             self.begun = true;
             self.changes = changes;
+            self.moves += 1;
             self.quiet_since = now;
             return false;
         }
@@ -419,10 +422,10 @@ impl LoopWatch {
             && matches!(thread.activity, Activity::Running)
     }
 
-    /// It has come back to where it was, and to nothing new for a while.
-    fn may_be_loop(&self, thread: &ControlThread) -> bool {
+    /// It has met something new again and again, or never came back to anything. A thread that has
+    /// only begun to run since it is watched is not that: all is new to it, once.
+    fn goes_on(&self, thread: &ControlThread) -> bool {
         use core::sync::atomic::Ordering::Relaxed;
-        thread.spin.repeated.load(Relaxed) > 0
-            && futex::now(MONOTONIC) - self.quiet_since >= SPINS_FOR / 2
+        self.moves > 3 || thread.spin.repeated.load(Relaxed) == 0
     }
 }

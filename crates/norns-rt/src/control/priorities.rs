@@ -4,7 +4,7 @@
 //! the highest one that can run does, and at a few random points the running thread falls behind all
 //! others. Here it is done at synchronisation operations and at the places of the predicted bug,
 //! where threads also linger (`hold`). A thread with a higher priority that does not come to a point
-//! (it computes, or sleeps in a system call) is waited for a few milliseconds only, so the guarantee
+//! (it computes, or sleeps in a system call) is waited for some milliseconds only, so the guarantee
 //! of the paper does not hold to the letter.
 
 use super::futex;
@@ -12,9 +12,9 @@ use super::monitor::Guard;
 use super::thread::{Activity, ControlThread};
 
 const CHANGES: usize = 3;
-const WAITS_FOR: i64 = 4_000_000;
+const WAITS_FOR: i64 = 30_000_000;
 /// How often a thread may wait in vain in all.
-const PATIENCE: u32 = 200;
+const PATIENCE: u32 = 60;
 
 pub struct Priorities {
     random: u64,
@@ -82,8 +82,10 @@ impl Guard {
         self.wake_all();
         let end = futex::now(1) + WAITS_FOR;
         loop {
+            // A thread that is about to be created does not run yet.
             let goes_first = |thread: &ControlThread| {
                 thread.number != me.number
+                    && !thread.runtime.is_null()
                     && thread.priority > me.priority
                     && matches!(thread.activity, Activity::Running | Activity::AtPoint(_))
             };

@@ -32,7 +32,9 @@ impl<'a> Confirmation<'a> {
         recorded: &Recorded,
     ) -> Self {
         // A replay serialises the program's synchronisation and watches every access.
-        let time = limits.time.min(recorded.time * 20 + Duration::from_secs(5));
+        let time = limits
+            .time
+            .min(recorded.time * 20 + Duration::from_secs(10));
         Self {
             replayer: Replayer {
                 program,
