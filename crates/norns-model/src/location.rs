@@ -26,7 +26,7 @@ pub struct Touch {
     pub kind: TouchKind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TouchKind {
     Plain,
     Atomic,

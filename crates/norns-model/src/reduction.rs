@@ -8,7 +8,8 @@
 //!
 //! Nothing is taken out of the model; a redundant access is only no candidate.
 
-use norns_trace::EventIndex;
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use crate::Meaning;
@@ -16,12 +17,33 @@ use crate::location::{Touch, TouchKind};
 use crate::model::Model;
 use crate::segment::Segments;
 
+/// The accesses of one place, kind and block in a segment: none lies within another, so that both
+/// ends grow together.
+#[derive(Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    /// Adds a range unless one is around it; false when one is.
+    fn add(&mut self, from: u64, to: u64) -> bool {
+        let before = self.0.range(..=from).next_back();
+        if before.is_some_and(|(_, &end)| to <= end) {
+            return false;
+        }
+        while let Some((&start, &end)) = self.0.range(from..).next()
+            && end <= to
+        {
+            self.0.remove(&start);
+        }
+        self.0.insert(from, to);
+        true
+    }
+}
+
 /// For every event whether it is a redundant access.
 pub fn redundant_accesses(model: &Model, segments: &Segments) -> Vec<bool> {
     let mut redundant = vec![false; model.trace.events.len()];
     for events in &model.threads {
-        // The accesses of the segment so far, by place.
-        let mut earlier: FxHashMap<u32, Vec<(EventIndex, Touch)>> = FxHashMap::default();
+        let mut earlier: FxHashMap<_, Ranges> = FxHashMap::default();
         let mut segment = None;
         for &event in events {
             let here = segments.of_event(event);
@@ -31,33 +53,25 @@ pub fn redundant_accesses(model: &Model, segments: &Segments) -> Vec<bool> {
             let Some(touch) = Touch::of(model.op(event)) else {
                 continue;
             };
-            let covered = |&(other, before): &(EventIndex, Touch)| {
-                before.kind == touch.kind
-                    && before.reads == touch.reads
-                    && before.writes == touch.writes
-                    && before.access.address <= touch.access.address
-                    && touch.access.address + u64::from(touch.access.size)
-                        <= before.access.address + u64::from(before.access.size)
-                    && model.lifetimes.block(other) == model.lifetimes.block(event)
-            };
+            let Touch {
+                access,
+                reads,
+                writes,
+                kind,
+            } = touch;
+            if model.meaning == Meaning::Faithful && (writes || kind != TouchKind::Plain) {
+                earlier.clear();
+                continue;
+            }
             let place = model.trace.events[event.index()].place.0;
-            if model.meaning == Meaning::Faithful
-                && (touch.writes || touch.kind != TouchKind::Plain)
-            {
-                earlier.clear();
-                continue;
-            }
-            let known = earlier.entry(place).or_default();
-            if known.iter().any(covered) {
+            let key = (place, kind, reads, writes, model.lifetimes.block(event));
+            let end = access.address + u64::from(access.size);
+            if !earlier.entry(key).or_default().add(access.address, end) {
                 redundant[event.index()] = true;
-                continue;
-            }
-            known.push((event, touch));
-            if model.meaning == Meaning::Faithful {
+            } else if model.meaning == Meaning::Faithful {
                 // Only the read just before counts.
-                let last = (place, vec![(event, touch)]);
                 earlier.clear();
-                earlier.insert(last.0, last.1);
+                earlier.entry(key).or_default().add(access.address, end);
             }
         }
     }
