@@ -49,8 +49,8 @@ pub struct Checker<'t> {
     semaphore_start: HashMap<ObjectId, i64>,
     /// Waits that no signal or broadcast of the trace explains.
     unexplained: HashSet<usize>,
-    /// The allocation that an access belongs to.
-    allocation: HashMap<usize, usize>,
+    /// For every event the allocation that its access belongs to, or `NOBODY`.
+    allocation: Vec<u32>,
     /// For an allocation, the frees of what was at its bytes before.
     freed_before: HashMap<usize, Vec<usize>>,
     /// First bytes of cells that are never accessed in part.
@@ -128,7 +128,7 @@ impl<'t> Checker<'t> {
             barrier_size: HashMap::new(),
             semaphore_start: HashMap::new(),
             unexplained: HashSet::new(),
-            allocation: HashMap::new(),
+            allocation: vec![NOBODY; trace.events.len()],
             freed_before: HashMap::new(),
             cells: Vec::new(),
             cells_of: Vec::new(),
@@ -261,10 +261,12 @@ impl<'t> Checker<'t> {
         if !self.is_born(run, self.thread(event)) {
             return Err("its thread is not forked yet".into());
         }
-        if let Some(&allocation) = self.allocation.get(&event)
-            && !self.happened(run, allocation)
-        {
+        let allocation = self.allocation[event];
+        if allocation != NOBODY && !self.happened(run, allocation as usize) {
             return Err("its memory is not allocated yet".into());
+        }
+        if !matches!(self.op(event), Op::Allocate(_)) {
+            return Ok(());
         }
         let earlier = self.freed_before.get(&event).into_iter().flatten();
         for &free in earlier {
@@ -512,7 +514,7 @@ impl<'t> Checker<'t> {
             a.address < b_end && b.address < a_end,
             "they access different bytes",
         )?;
-        let block = |event| self.allocation.get(&event);
+        let block = |event: usize| self.allocation[event];
         need(
             block(first) == block(second),
             "they access different blocks",
@@ -720,7 +722,7 @@ impl<'t> Checker<'t> {
             } else if let Some((_, block)) = blocks.range_mut(..=start).next_back()
                 && block.0 > start
             {
-                self.allocation.insert(i, block.1);
+                self.allocation[i] = block.1 as u32;
                 if let (Op::Free(_), None) = (event.op, block.2) {
                     block.2 = Some(i);
                 }
