@@ -11,7 +11,7 @@ use norns_report::{Finding, Sketch, Sources, Status, Verdict};
 use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
 
-use super::refine::Refinement;
+use super::refine::{Before, Refinement};
 use super::{describe, hang};
 
 pub struct Confirmation<'a> {
@@ -21,6 +21,8 @@ pub struct Confirmation<'a> {
     best_effort: bool,
     /// Some run made a child process.
     pub forked: bool,
+    /// How many bugs the last tries did not find.
+    fruitless: usize,
 }
 
 impl<'a> Confirmation<'a> {
@@ -45,6 +47,7 @@ impl<'a> Confirmation<'a> {
             refinement: Refinement::new(trace),
             number: 0,
             best_effort: false,
+            fruitless: 0,
             forked: false,
         }
     }
@@ -101,7 +104,21 @@ impl<'a> Confirmation<'a> {
             way: Way::Schedule(Accesses::Free),
         };
         let mut learned: Option<String> = None;
-        for round in 0..ROUNDS {
+        let mut rounds = 0..ROUNDS;
+        let mut most_fruitless = MOST_FRUITLESS;
+        match self.refinement.before(witness) {
+            Before::Fits => {}
+            Before::Other(again) => {
+                tried.witness = again.witness;
+                learned = Some(again.because);
+            }
+            Before::Impossible(why) => {
+                finding.verdict = Some(Verdict::Infeasible(why));
+                rounds = 0..0;
+                most_fruitless = MOST_FRUITLESS_IF_IMPOSSIBLE;
+            }
+        }
+        for round in rounds {
             let mut event = None;
             for way in self.ways(&tried.witness) {
                 if Instant::now() >= deadline {
@@ -137,6 +154,9 @@ impl<'a> Confirmation<'a> {
                 None => break,
             }
         }
+        if self.fruitless >= most_fruitless {
+            return Ok(tried);
+        }
         let last = [Way::Hunt].into_iter();
         for way in last.chain((1..=RANDOM_TRIES).map(Way::Priorities)) {
             if Instant::now() >= deadline {
@@ -154,6 +174,7 @@ impl<'a> Confirmation<'a> {
             }
             finding.verdict = before;
         }
+        self.fruitless += 1;
         Ok(tried)
     }
 
@@ -194,6 +215,11 @@ impl<'a> Confirmation<'a> {
 /// How many witnesses of one bug are tried, and how often it is looked for with random priorities.
 const ROUNDS: usize = 5;
 const RANDOM_TRIES: u64 = 3;
+/// After so many bugs that the last tries did not find, there are no more of them: what remains
+/// has most often the same reason.
+const MOST_FRUITLESS: usize = 6;
+/// The same for bugs that cannot be, as far as was learned.
+const MOST_FRUITLESS_IF_IMPOSSIBLE: usize = 2;
 
 /// What was replayed last.
 pub struct Tried {

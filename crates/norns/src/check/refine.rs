@@ -22,8 +22,20 @@ const LOOK_BACK: usize = 400;
 pub struct Refinement<'t> {
     trace: &'t Trace,
     engine: Option<Engine<'t>>,
+    /// Writes that must come before reads, learned from all witnesses so far.
+    learned: Vec<(EventIndex, EventIndex)>,
     /// Waits that nothing ends, in schedules in which every read sees what it saw.
     stuck: Option<Vec<Witness>>,
+}
+
+/// What was learned from other witnesses, for a witness that was not replayed yet.
+pub enum Before {
+    /// Nothing speaks against it.
+    Fits,
+    /// It cannot be followed, but this one of the same bug may be.
+    Other(Again),
+    /// No witness of this bug can be followed; why.
+    Impossible(String),
 }
 
 /// Another witness, and what was learned from the one before.
@@ -37,8 +49,39 @@ impl<'t> Refinement<'t> {
         Self {
             trace,
             engine: None,
+            learned: Vec::new(),
             stuck: None,
         }
+    }
+
+    /// What the witnesses of other bugs have taught about this one.
+    pub fn before(&mut self, witness: &Witness) -> Before {
+        if matches!(witness.bug, Bug::Stuck { .. }) {
+            return Before::Fits;
+        }
+        let position = positions(self.trace, witness);
+        let violated = self.learned.iter().copied().find(|(write, read)| {
+            let read = position[read.index()];
+            read != usize::MAX && position[write.index()] > read
+        });
+        let (Some((write, read)), Some(engine)) = (violated, self.engine.as_mut()) else {
+            return Before::Fits;
+        };
+        let found = engine.find(witness.bug.clone());
+        let because = self.because(write, read);
+        match found {
+            Outcome::Witness(witness) => Before::Other(Again { witness, because }),
+            Outcome::Impossible => Before::Impossible(because),
+            Outcome::Undecided => Before::Fits,
+        }
+    }
+
+    fn because(&self, write: EventIndex, read: EventIndex) -> String {
+        format!(
+            "another schedule could not be followed, since {} must see {}",
+            self.at(read, "the read"),
+            self.at(write, "the write")
+        )
     }
 
     /// Another witness of the same bug, after the program could not do `event` where `witness`
@@ -60,13 +103,10 @@ impl<'t> Refinement<'t> {
             .iter()
             .find_map(|&goal| missing_write(self.trace, witness, goal));
         let because = match missing {
-            Some((write, read)) => format!(
-                "another schedule could not be followed, since {} must see {}",
-                self.at(read, "the read"),
-                self.at(write, "the write")
-            ),
+            Some((write, read)) => self.because(write, read),
             None => "another schedule could not be followed".into(),
         };
+        self.learned.extend(missing);
         let constraint = missing.map_or_else(
             || Constraint::NotInThisOrder(witness.schedule.clone()),
             |(write, read)| Constraint::Before(write, read),
@@ -150,6 +190,15 @@ fn written_by(op: Op) -> Option<Access> {
     }
 }
 
+/// Where the schedule has every event; `usize::MAX` for those that it leaves out.
+fn positions(trace: &Trace, witness: &Witness) -> Vec<usize> {
+    let mut position = vec![usize::MAX; trace.events.len()];
+    for (at, event) in witness.schedule.iter().enumerate() {
+        position[event.index()] = at;
+    }
+    position
+}
+
 /// A write and a read before `goal`, in its thread, that saw it in the recording but does not in
 /// the schedule. The nearest read first; what is read of the racing variable itself cannot be
 /// asked for.
@@ -158,7 +207,6 @@ fn missing_write(
     witness: &Witness,
     goal: EventIndex,
 ) -> Option<(EventIndex, EventIndex)> {
-    let schedule = &witness.schedule;
     let races = match witness.bug {
         Bug::Race { first, .. } => {
             let op = trace.events[first.index()].op;
@@ -166,10 +214,7 @@ fn missing_write(
         }
         _ => None,
     };
-    let mut position = vec![usize::MAX; trace.events.len()];
-    for (at, event) in schedule.iter().enumerate() {
-        position[event.index()] = at;
-    }
+    let position = positions(trace, witness);
     let thread = trace.events[goal.index()].thread;
     let before = (0..goal.index()).rev();
     let own = before.filter(|&index| trace.events[index].thread == thread);
