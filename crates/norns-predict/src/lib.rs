@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod candidate;
+pub mod csp;
 pub mod exact;
 pub mod generate;
 pub mod linear;
 pub mod order;
 pub mod stage;
+pub mod values;
 
 pub use stage::{Detail, Engine, Options, Prediction, predict, usual_meaning};

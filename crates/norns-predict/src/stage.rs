@@ -22,7 +22,7 @@ use crate::exact::projection::Projection;
 use crate::exact::search::{Outcome, reach};
 use crate::exact::terminal;
 use crate::linear::{Linear, Options as LinearOptions, Side};
-use crate::order;
+use crate::{csp, order, values};
 
 /// Which engines take part after the filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub enum Engine {
     Exact,
     /// The ordering solver.
     Order,
+    /// The refinement checker on the model as CSPM.
+    Csp,
 }
 
 /// How much is asked for.
@@ -50,6 +52,9 @@ pub enum Detail {
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub meaning: Meaning,
+    /// The trace has values, and they decide what can be: then, for the engines that can use
+    /// them (all together, and the ordering solver), `meaning` does not count.
+    pub values: bool,
     pub engine: Engine,
     pub detail: Detail,
     pub races: bool,
@@ -91,6 +96,7 @@ impl Options {
     pub fn usual(trace: &Trace) -> Options {
         Options {
             meaning: usual_meaning(trace),
+            values: values::are_known(trace),
             engine: Engine::Auto,
             detail: Detail::Places,
             races: true,
@@ -144,6 +150,9 @@ pub struct Counts {
     pub order: usize,
     pub impossible: usize,
     pub undecided: usize,
+    /// Predicted, but values forbid it; and those of which the solver could not say that.
+    pub refuted: usize,
+    pub unsifted: usize,
     /// Found by an engine, but refused by the checker.
     pub refused: usize,
 }
@@ -155,6 +164,9 @@ pub struct Prediction {
     /// One witness for every set of places.
     pub deadlocks: Vec<Witness>,
     pub stuck: Vec<Witness>,
+    /// What synchronisation allows and values forbid, one of each pair or set of places, with the
+    /// schedule that they forbid.
+    pub refuted: Vec<Witness>,
     /// Events that race with an earlier one; only with `Detail::Events` and more.
     pub racy_events: BTreeSet<EventIndex>,
     /// Sorted sets of blocked acquisitions; only with `Detail::Events` and more.
@@ -171,6 +183,36 @@ pub struct Prediction {
 
 /// Predicts races and deadlocks.
 pub fn predict(trace: &Trace, options: &Options) -> Prediction {
+    if options.engine == Engine::Csp {
+        return csp::predict_by_csp(trace, options);
+    }
+    let by_values = options.values && matches!(options.engine, Engine::Auto | Engine::Order);
+    if !by_values {
+        return predict_by_order(trace, options);
+    }
+    let optimistic = Options {
+        meaning: Meaning::Optimistic,
+        values: options.engine == Engine::Order,
+        reductions: match options.engine {
+            // Two events of one segment may have seen different values.
+            Engine::Order => Reductions {
+                hybrid: options.reductions.hybrid,
+                ..Reductions::NONE
+            },
+            _ => options.reductions,
+        },
+        longest_kept: usize::MAX,
+        ..*options
+    };
+    let mut found = predict_by_order(trace, &optimistic);
+    if options.engine == Engine::Auto {
+        values::sift(trace, options, &mut found);
+    }
+    found
+}
+
+/// Without values, or with the ordering solver alone.
+fn predict_by_order(trace: &Trace, options: &Options) -> Prediction {
     let model = Model::new(trace, options.meaning);
     let mut predictor = Predictor {
         model: &model,
@@ -298,6 +340,7 @@ impl<'a> Predictor<'a> {
             return order::Outcome::Undecided;
         }
         let reads = match self.options.meaning {
+            _ if self.options.values => order::Reads::SameValue,
             Meaning::Optimistic => order::Reads::Anything,
             Meaning::Faithful => order::Reads::SameWrite,
         };

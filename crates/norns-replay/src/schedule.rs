@@ -276,6 +276,8 @@ fn point(trace: &Trace, op: Op) -> Option<(What, u64)> {
         | Op::Free(_)
         | Op::Enter
         | Op::Leave => return None,
+        // A branch is told by the compiler's hook and takes no turn.
+        Op::Custom(custom) if trace.customs[custom as usize].name == "branch" => return None,
         Op::Custom(_) => (Code::Custom, 0),
     };
     Some((What::Point(code as u8), address))

@@ -22,10 +22,11 @@ use norns_report::{Finding, Findings, Kind, Status, Verdict, fingerprint, suppre
 use norns_trace::Trace;
 
 use crate::baseline::{self, Counting};
+use crate::predict::EngineName;
 use crate::progress::Stage;
 use crate::runs::{self, About, Run};
 use crate::{exit, runtime_library, show};
-use confirm::Confirmation;
+use confirm::{Confirmation, Tried};
 use describe::SavedWitness;
 
 #[derive(clap::Args)]
@@ -49,6 +50,9 @@ pub struct Arguments {
     /// Seconds for prediction and replays together
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     budget: u64,
+    /// Which engines predict
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: EngineName,
     /// Record with values, one thread at a time: what they forbid is refuted without a replay
     #[arg(long)]
     values: bool,
@@ -270,10 +274,11 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
     } = recording;
     let trace = &recorded.recording.trace;
     let stage = Stage::begin(&format!("predicting from {} events", trace.events.len()));
-    let prediction = predict(arguments, trace);
+    let prediction = predict(arguments, trace)?;
     drop(stage);
     all.undecided += prediction.undecided;
     all.not_analysed.extend(prediction.not_analysed);
+    refuted_by_values(arguments, run, trace, trace_name, &prediction.refuted, all)?;
     let folder = run.path("replays");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut confirmation = Confirmation::new(program, trace, folder, limits, &recorded);
@@ -340,14 +345,55 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
     Ok(())
 }
 
+/// Counts, or lists, what needs no replay: a read would have to see another value.
+fn refuted_by_values(
+    arguments: &Arguments,
+    run: &Run,
+    trace: &Trace,
+    trace_name: &str,
+    refuted: &[Witness],
+    all: &mut Findings,
+) -> Result<()> {
+    let mut count = 0;
+    for witness in refuted {
+        let mut finding = describe::finding(trace, witness);
+        if !arguments.wants(finding.kind) || describe::is_known(all, &finding) {
+            continue;
+        }
+        count += 1;
+        if arguments.all {
+            finding.verdict = Some(Verdict::Infeasible(
+                "the recorded values forbid it: in every order that shows it, a read before it \
+                 sees another value (no replay was needed)"
+                    .into(),
+            ));
+            let saved = SavedWitness::of(&Tried::not_replayed(witness), trace_name);
+            save(run, trace, witness, &saved, &mut finding, all)?;
+        }
+    }
+    if count > 0 {
+        let listed = if arguments.all {
+            ""
+        } else {
+            ", and not listed without --all"
+        };
+        all.not_analysed.push(format!(
+            "predicted but refuted by the recorded values, without a replay{listed}: {count}"
+        ));
+    }
+    Ok(())
+}
+
 struct Predicted {
     witnesses: Vec<Witness>,
+    refuted: Vec<Witness>,
     undecided: usize,
     not_analysed: Vec<String>,
 }
 
-fn predict(arguments: &Arguments, trace: &Trace) -> Predicted {
+fn predict(arguments: &Arguments, trace: &Trace) -> Result<Predicted> {
     let options = norns_predict::Options {
+        engine: arguments.engine.engine(trace)?,
         races: arguments.wants(Kind::DataRace),
         deadlocks: arguments.wants(Kind::Deadlock),
         ..norns_predict::Options::usual(trace)
@@ -356,11 +402,12 @@ fn predict(arguments: &Arguments, trace: &Trace) -> Predicted {
     let mut witnesses = prediction.deadlocks;
     witnesses.extend(prediction.stuck);
     witnesses.extend(prediction.races);
-    Predicted {
+    Ok(Predicted {
         witnesses,
+        refuted: prediction.refuted,
         undecided: prediction.undecided.len(),
         not_analysed: prediction.not_analysed,
-    }
+    })
 }
 
 /// Keeps a finding with what views of it need, under a name that no other finding of the run has.

@@ -41,7 +41,8 @@ pub struct Arguments {
     /// Also list every racy pair of events (there can be very many)
     #[arg(long)]
     pairs: bool,
-    /// What counts as another schedule; otherwise faithful if the trace orders its accesses
+    /// What counts as another schedule; otherwise what values allow if the trace has them, and
+    /// faithful if it orders its accesses
     #[arg(long)]
     meaning: Option<MeaningName>,
     #[arg(long, default_value = "auto")]
@@ -91,7 +92,7 @@ enum MeaningName {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum EngineName {
+pub enum EngineName {
     /// All engines, cheapest first
     Auto,
     /// Near-linear prediction only: what it does not find stays undecided
@@ -100,6 +101,29 @@ enum EngineName {
     Exact,
     /// The ordering solver only
     Order,
+    /// The refinement checker, on the model as CSPM: for small traces
+    Csp,
+}
+
+impl EngineName {
+    /// The engine, if it can be asked about this trace.
+    pub fn engine(self, trace: &Trace) -> anyhow::Result<Engine> {
+        let most = norns_predict::csp::MOST_EVENTS;
+        let events = trace.events.len();
+        if self == EngineName::Csp && events > most {
+            anyhow::bail!(
+                "the trace has {events} events, and --engine csp takes at most {most}; \
+                 use --engine auto"
+            );
+        }
+        Ok(match self {
+            EngineName::Auto => Engine::Auto,
+            EngineName::Linear => Engine::Linear,
+            EngineName::Exact => Engine::Exact,
+            EngineName::Order => Engine::Order,
+            EngineName::Csp => Engine::Csp,
+        })
+    }
 }
 
 /// What `--format json` prints: the findings and what only a prediction has.
@@ -110,6 +134,9 @@ struct Output {
     meaning: &'static str,
     stages: BTreeMap<&'static str, BTreeMap<&'static str, usize>>,
     undecided_candidates: Vec<Vec<Place>>,
+    /// What synchronisation allows and the values of this run forbid.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refuted: Vec<Vec<Place>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<Events>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,12 +159,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Some(MeaningName::Optimistic) => Meaning::Optimistic,
             Some(MeaningName::Faithful) => Meaning::Faithful,
         },
-        engine: match arguments.engine {
-            EngineName::Auto => Engine::Auto,
-            EngineName::Linear => Engine::Linear,
-            EngineName::Exact => Engine::Exact,
-            EngineName::Order => Engine::Order,
-        },
+        values: arguments.meaning.is_none() && norns_predict::values::are_known(&trace),
+        engine: arguments.engine.engine(&trace)?,
         detail: if arguments.pairs {
             Detail::Pairs
         } else if arguments.events {
@@ -436,12 +459,18 @@ impl Describer<'_> {
         Output {
             findings,
             meaning: match options.meaning {
+                _ if by_values(options) => "values",
                 Meaning::Optimistic => "optimistic",
                 Meaning::Faithful => "faithful",
             },
             stages,
             undecided_candidates: undecided
                 .map(|events| events.iter().map(|&event| self.place(event)).collect())
+                .collect(),
+            refuted: prediction
+                .refuted
+                .iter()
+                .map(|witness| self.finding(witness).places)
                 .collect(),
             events: (arguments.events).then(|| Events {
                 racy: prediction.racy_events.iter().map(|event| event.0).collect(),
@@ -492,6 +521,7 @@ fn stage_counts(counts: &Counts) -> BTreeMap<&'static str, usize> {
         ("order", counts.order),
         ("impossible", counts.impossible),
         ("undecided", counts.undecided),
+        ("refuted", counts.refuted),
     ])
 }
 
@@ -518,11 +548,10 @@ fn print(arguments: &Arguments, prediction: &Prediction, output: &Output) -> any
         }
     }
     for places in &output.undecided_candidates {
-        let places: Vec<String> = places
-            .iter()
-            .map(|place| format!("{}:{}", place.file, place.line))
-            .collect();
-        writeln!(out, "undecided: {}", places.join(" "))?;
+        writeln!(out, "undecided: {}", in_places(places))?;
+    }
+    for places in &output.refuted {
+        writeln!(out, "refuted by values: {}", in_places(places))?;
     }
     if let Some(events) = &output.events {
         writeln!(out, "racy events: {:?}", events.racy)?;
@@ -532,6 +561,19 @@ fn print(arguments: &Arguments, prediction: &Prediction, output: &Output) -> any
         writeln!(out, "racy pairs: {races:?}")?;
     }
     Ok(())
+}
+
+fn in_places(places: &[Place]) -> String {
+    let places = places.iter();
+    let places: Vec<String> = places
+        .map(|place| format!("{}:{}", place.file, place.line))
+        .collect();
+    places.join(" ")
+}
+
+/// Whether the engine uses the values of the trace.
+fn by_values(options: &Options) -> bool {
+    options.values && matches!(options.engine, Engine::Auto | Engine::Order)
 }
 
 /// Only what is not zero, but always the candidates and the undecided ones.
@@ -548,6 +590,7 @@ fn in_words(counts: &Counts) -> String {
             "decided with others of their segments",
         ),
         (counts.impossible, "impossible"),
+        (counts.refuted, "refuted by values"),
     ];
     let mut words = vec![format!("{} candidates", counts.candidates)];
     let shown = parts.iter().filter(|(count, _)| *count > 0);

@@ -82,10 +82,10 @@ fn expected(program: &Path) -> Expected {
 }
 
 /// What is wrong with the findings of one program; empty when nothing is.
-fn problems(program: &Path, compiler: &str, seed: Option<u32>, runs: &Path) -> Vec<String> {
+fn problems(program: &Path, compiler: &str, more: &[String], runs: &Path) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_norns"))
         .args(["check", "--format", "json"])
-        .args(seed.map(|seed| format!("--seed={seed}")))
+        .args(more)
         .arg(program)
         .env("NORNS_CC", compiler)
         .env("NORNS_RUNS", runs)
@@ -153,17 +153,22 @@ fn problems(program: &Path, compiler: &str, seed: Option<u32>, runs: &Path) -> V
 #[test]
 fn every_program_shows_what_its_lines_say() {
     let runs = std::env::temp_dir().join(format!("norns-test-{}", std::process::id()));
-    // Every program with gcc, every third with clang, and every third recorded with random delays;
-    // `bench/schedules` does that twenty times for each.
-    let mut jobs: Vec<(PathBuf, &str, Option<u32>)> = Vec::new();
+    // Every program with gcc, every third with clang, every third recorded with random delays, and
+    // every fourth with values (all with `NORNS_TEST_VALUES`); `bench/schedules` does the delays
+    // twenty times for each.
+    let all_values = std::env::var_os("NORNS_TEST_VALUES").is_some();
+    let mut jobs: Vec<(PathBuf, &str, Vec<String>)> = Vec::new();
     for (number, program) in (0..).zip(programs()) {
         if number % 3 == 0 && has("clang-19") {
-            jobs.push((program.clone(), "clang-19", None));
+            jobs.push((program.clone(), "clang-19", Vec::new()));
         }
         if number % 3 == 1 {
-            jobs.push((program.clone(), "gcc", Some(number)));
+            jobs.push((program.clone(), "gcc", vec![format!("--seed={number}")]));
         }
-        jobs.push((program, "gcc", None));
+        if number % 4 == 1 || all_values {
+            jobs.push((program.clone(), "gcc", vec!["--values".into()]));
+        }
+        jobs.push((program, "gcc", Vec::new()));
     }
     let jobs = Mutex::new(jobs);
     let failures = Mutex::new(Vec::new());
@@ -171,17 +176,15 @@ fn every_program_shows_what_its_lines_say() {
         for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
                 loop {
-                    let Some((program, compiler, seed)) = jobs.lock().expect("no panic").pop()
+                    let Some((program, compiler, more)) = jobs.lock().expect("no panic").pop()
                     else {
                         return;
                     };
-                    let problems = problems(&program, compiler, seed, &runs);
+                    let problems = problems(&program, compiler, &more, &runs);
                     if !problems.is_empty() {
                         let name = program.strip_prefix(root()).unwrap_or(&program);
-                        let text = format!(
-                            "{} ({compiler}, seed {seed:?}): {problems:?}",
-                            name.display()
-                        );
+                        let text =
+                            format!("{} ({compiler} {more:?}): {problems:?}", name.display());
                         failures.lock().expect("no panic").push(text);
                     }
                 }

@@ -252,3 +252,76 @@ fn a_thread_that_sleeps_where_nobody_foresaw_it_loses_its_turn() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "2\n");
     assert!(counter(&trace, "turns-taken-away") > 0);
 }
+
+/// What a command prints as JSON, and its status.
+fn json(command: &mut Command) -> (serde_json::Value, i32) {
+    let output = command.stdin(Stdio::null()).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let value = serde_json::from_slice(&output.stdout);
+    (
+        value.unwrap_or_else(|_| panic!("no JSON: {said}")),
+        status(&output),
+    )
+}
+
+fn length(value: &serde_json::Value) -> usize {
+    value.as_array().map_or(0, Vec::len)
+}
+
+/// A race that synchronisation allows and values forbid, in the runs of some seeds.
+fn check_refuted(name: &str) {
+    let folder = Folder::new(&name.replace('/', "-"));
+    let program = folder.0.join("program");
+    compile("gcc", "-O1", &programs().join(name), &program);
+    let trace = folder.0.join("trace.norns");
+    let predict = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_norns"));
+        let command = command.args(["predict", "--format", "json"]).args(more);
+        json(command.arg(&trace)).0
+    };
+    let seed = (1..60).find(|&seed| {
+        record(&program, seed, &trace);
+        length(&predict(&["--meaning", "optimistic"])["findings"]) > 0
+    });
+    let seed = seed.unwrap_or_else(|| panic!("{name}: no seed shows a candidate"));
+    let auto = predict(&[]);
+    assert_eq!(length(&auto["findings"]), 0, "{name}");
+    assert!(length(&auto["refuted"]) > 0, "{name}");
+    assert_eq!(
+        length(&predict(&["--engine", "order"])["findings"]),
+        0,
+        "{name}"
+    );
+    let optimistic = ["--meaning", "optimistic", "--engine"];
+    let engine = |engine| predict(&[&optimistic[..], &[engine]].concat())["findings"].clone();
+    assert_eq!(length(&engine("csp")), length(&engine("exact")), "{name}");
+
+    let (found, status) = json(
+        limited(100)
+            .arg(env!("CARGO_BIN_EXE_norns"))
+            .args(["check", "--values", "--all", "--format", "json"])
+            .args(["--seed", &seed.to_string(), "--"])
+            .arg(&program)
+            .env("NORNS_RUNS", folder.0.join("runs")),
+    );
+    assert_eq!(status, 0, "{name}");
+    let findings = found["findings"].as_array().expect("findings");
+    assert!(!findings.is_empty(), "{name}");
+    for finding in findings {
+        assert_eq!(finding["status"], "predicted", "{name}");
+        assert!(
+            finding["verdict"].to_string().contains("infeasible"),
+            "{name}: {finding}"
+        );
+    }
+    let replays = folder.0.join("runs/1/replays");
+    let replays = fs::read_dir(&replays).map_or(0, Iterator::count);
+    assert_eq!(replays, 0, "{name}: nothing is replayed");
+}
+
+#[test]
+fn what_values_forbid_is_refuted_without_a_replay() {
+    // Figure 5.9 of Carril's dissertation, and Figure 3 of Said et al.
+    check_refuted("no_race/value_decides.c");
+    check_refuted("no_race/value_under_lock.c");
+}

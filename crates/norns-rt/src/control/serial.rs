@@ -123,6 +123,14 @@ fn initialiser_failed(onces: &super::emulated::Onces, thread: &ControlThread) ->
             && !super::operations::once_runs(operation.address))
 }
 
+/// Near seeds give far beginnings (the end of splitmix64, Steele et al. 2014); never 0.
+fn spread(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ z >> 31).max(1)
+}
+
 /// Xorshift (Marsaglia 2003); never 0.
 fn draw(random: &mut u64) -> u64 {
     let mut x = *random;
@@ -170,8 +178,7 @@ pub fn begin(seed: u64, main: &mut Thread) {
         on: true,
         turn: main.control,
         taken: true,
-        random: (seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
-            .max(1),
+        random: spread(seed),
         by_priority: seed % 2 == 1,
         ..Serial::OFF
     };

@@ -99,10 +99,7 @@ impl<'a> Confirmation<'a> {
         finding: &mut Finding,
         deadline: Instant,
     ) -> Result<Tried> {
-        let mut tried = Tried {
-            witness: witness.clone(),
-            way: Way::Schedule(Accesses::Free),
-        };
+        let mut tried = Tried::not_replayed(witness);
         let mut learned: Option<String> = None;
         let mut rounds = 0..ROUNDS;
         let mut most_fruitless = MOST_FRUITLESS;
@@ -225,6 +222,16 @@ const MOST_FRUITLESS_IF_IMPOSSIBLE: usize = 2;
 pub struct Tried {
     pub witness: Witness,
     pub way: Way,
+}
+
+impl Tried {
+    /// Before any replay.
+    pub fn not_replayed(witness: &Witness) -> Self {
+        Tried {
+            witness: witness.clone(),
+            way: Way::Schedule(Accesses::Free),
+        }
+    }
 }
 
 /// Writes an outcome into the finding, with what had to be learned before; whether that settles it.

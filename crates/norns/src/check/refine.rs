@@ -114,7 +114,7 @@ impl<'t> Refinement<'t> {
         let trace = self.trace;
         let engine = self
             .engine
-            .get_or_insert_with(|| Engine::new(trace, Reads::Anything));
+            .get_or_insert_with(|| Engine::new(trace, reads(trace)));
         engine.add(constraint);
         match engine.find(witness.bug.clone()) {
             Outcome::Witness(witness) => Some(Again { witness, because }),
@@ -154,6 +154,14 @@ impl<'t> Refinement<'t> {
             let file = frame.file.rsplit('/').next().unwrap_or(&frame.file);
             format!("{what} at {file}:{}", frame.line)
         })
+    }
+}
+
+/// Where values are known, the witness has to keep them; otherwise what a read sees is a guess.
+fn reads(trace: &Trace) -> Reads {
+    match Reads::usual(trace) {
+        Reads::SameValue => Reads::SameValue,
+        _ => Reads::Anything,
     }
 }
 

@@ -1,0 +1,226 @@
+//! What values forbid: the stage after an optimistic prediction of a trace that has them.
+//!
+//! The optimistic meaning does not know that a reordering changes what a read sees. Here every
+//! race and every deadlock that it predicts is asked of the ordering solver, under the rule that
+//! each read that takes place sees the value that it saw (Said et al. 2011). A witness of the
+//! solver replaces the optimistic one: it is feasible. Where the solver proves that no pair of
+//! events at these places, or no cycle, has such a schedule, the prediction is refuted, and needs
+//! no replay.
+//!
+//! Refuted means: not by the events of this run. A schedule in which a read sees something else
+//! may take another way through the program, which this run says nothing about. Waits that
+//! nothing ends are not asked about.
+
+use std::collections::BTreeMap;
+
+use norns_model::{Bug, Meaning, Model, Witness};
+use norns_trace::{EventIndex, Trace};
+
+use crate::candidate::{Accesses, Filtered, is_ruled_out, lock_cycles};
+use crate::exact::index::Index;
+use crate::linear::Side;
+use crate::order::{Engine as Solver, Outcome, Reads};
+use crate::stage::{Counts, Options, Prediction, sides};
+
+/// The solver is not asked about longer traces.
+const MOST_EVENTS: usize = 100_000;
+/// How many pairs of events, or cycles, of the same places are asked about.
+const TRIES: usize = 64;
+/// With more pairs than this only the predicted one is.
+const MOST_PAIRS: usize = 2_000_000;
+const CYCLE_STEPS: usize = 1_000_000;
+
+/// Whether a trace has what this stage needs.
+pub fn are_known(trace: &Trace) -> bool {
+    Reads::usual(trace) == Reads::SameValue
+}
+
+/// What is known of the places of one prediction.
+enum Sifted {
+    Feasible(Witness),
+    Refuted,
+    Open,
+}
+
+/// Sorts an optimistic prediction of this trace by what values allow.
+pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
+    if found.races.is_empty() && found.deadlocks.is_empty() {
+        return;
+    }
+    if trace.events.len() > MOST_EVENTS {
+        found.not_analysed.push(format!(
+            "values: the trace has more than {MOST_EVENTS} events, so nothing is refuted by them"
+        ));
+        return;
+    }
+    let model = Model::new(trace, Meaning::Optimistic);
+    let index = Index::of(&model);
+    let mut solver = Solver::new(trace, Reads::SameValue);
+    if solver.mismatches() > 0 {
+        found.not_analysed.push(format!(
+            "values: {} reads of shared memory saw what no recorded write left there; they are \
+             taken to need the write before them",
+            solver.mismatches()
+        ));
+    }
+
+    let mut others = OtherPairs::default();
+    let races = std::mem::take(&mut found.races);
+    for witness in races {
+        let Bug::Race { first, second } = witness.bug else {
+            continue;
+        };
+        let sifted = match solver.find(witness.bug.clone()) {
+            Outcome::Witness(feasible) => Sifted::Feasible(feasible),
+            outcome => {
+                let (pairs, all) = others.of(&model, &index, sides(&model, first, second));
+                let rest = pairs.iter().filter(|&&pair| pair != (first, second));
+                let bugs = rest.map(|&(first, second)| Bug::Race { first, second });
+                first_feasible(&mut solver, bugs, outcome == Outcome::Impossible && all)
+            }
+        };
+        keep(
+            witness,
+            sifted,
+            options,
+            &mut found.races,
+            &mut found.refuted,
+            &mut found.race_counts,
+        );
+    }
+
+    let mut cycles: Option<(Vec<Vec<EventIndex>>, bool)> = None;
+    let deadlocks = std::mem::take(&mut found.deadlocks);
+    for witness in deadlocks {
+        let Bug::LockDeadlock { blocked } = &witness.bug else {
+            continue;
+        };
+        let sifted = match solver.find(witness.bug.clone()) {
+            Outcome::Witness(feasible) => Sifted::Feasible(feasible),
+            outcome => {
+                let (cycles, all) = cycles.get_or_insert_with(|| {
+                    lock_cycles(&model, &index, &mut Filtered::default(), CYCLE_STEPS)
+                });
+                let same = cycles.iter().filter(|cycle| {
+                    *cycle != blocked && places(trace, cycle) == places(trace, blocked)
+                });
+                let same: Vec<&Vec<EventIndex>> = same.take(TRIES + 1).collect();
+                let all = *all && same.len() <= TRIES;
+                let bugs = same.into_iter().take(TRIES).map(|cycle| Bug::LockDeadlock {
+                    blocked: cycle.clone(),
+                });
+                first_feasible(&mut solver, bugs, outcome == Outcome::Impossible && all)
+            }
+        };
+        let counts = &mut found.deadlock_counts;
+        keep(
+            witness,
+            sifted,
+            options,
+            &mut found.deadlocks,
+            &mut found.refuted,
+            counts,
+        );
+    }
+}
+
+/// Asks about the other candidates of the same places. `all`: if none of these, then none.
+fn first_feasible(solver: &mut Solver, bugs: impl Iterator<Item = Bug>, mut all: bool) -> Sifted {
+    for bug in bugs {
+        match solver.find(bug) {
+            Outcome::Witness(witness) => return Sifted::Feasible(witness),
+            Outcome::Impossible => {}
+            Outcome::Undecided => all = false,
+        }
+    }
+    if all { Sifted::Refuted } else { Sifted::Open }
+}
+
+fn keep(
+    optimistic: Witness,
+    sifted: Sifted,
+    options: &Options,
+    kept: &mut Vec<Witness>,
+    refuted: &mut Vec<Witness>,
+    counts: &mut Counts,
+) {
+    match sifted {
+        Sifted::Feasible(mut witness) => {
+            counts.order += 1;
+            let over = witness.schedule.len().saturating_sub(options.longest_kept);
+            witness.schedule.drain(..over);
+            kept.push(witness);
+        }
+        Sifted::Refuted => {
+            counts.refuted += 1;
+            refuted.push(optimistic);
+        }
+        // A replay may still show it.
+        Sifted::Open => {
+            counts.unsifted += 1;
+            kept.push(optimistic);
+        }
+    }
+}
+
+fn places(trace: &Trace, events: &[EventIndex]) -> Vec<u32> {
+    let place = |event: &EventIndex| trace.events[event.index()].place.0;
+    let mut places: Vec<u32> = events.iter().map(place).collect();
+    places.sort_unstable();
+    places
+}
+
+/// Pairs of events by their places, collected when they are first asked for.
+#[derive(Default)]
+struct OtherPairs {
+    /// `None` when there are too many pairs to look at.
+    by_sides: Option<BTreeMap<(Side, Side), (Vec<(EventIndex, EventIndex)>, bool)>>,
+    looked: bool,
+}
+
+impl OtherPairs {
+    /// Some pairs of these places that no filter rules out, and whether they are all.
+    fn of(
+        &mut self,
+        model: &Model,
+        index: &Index,
+        wanted: (Side, Side),
+    ) -> (&[(EventIndex, EventIndex)], bool) {
+        if !self.looked {
+            self.looked = true;
+            self.by_sides = collect(model, index);
+        }
+        match &self.by_sides {
+            None => (&[], false),
+            Some(by_sides) => match by_sides.get(&wanted) {
+                Some((pairs, all)) => (pairs, *all),
+                None => (&[], true),
+            },
+        }
+    }
+}
+
+type BySides = BTreeMap<(Side, Side), (Vec<(EventIndex, EventIndex)>, bool)>;
+
+fn collect(model: &Model, index: &Index) -> Option<BySides> {
+    let accesses = Accesses::of(model, &[]);
+    if accesses.most_pairs() > MOST_PAIRS {
+        return None;
+    }
+    let mut by_sides = BySides::new();
+    let mut filtered = Filtered::default();
+    accesses.for_pairs(model, |first, second| {
+        if is_ruled_out(model, index, &mut filtered, first, second) {
+            return;
+        }
+        let (pairs, all) = by_sides
+            .entry(sides(model, first, second))
+            .or_insert_with(|| (Vec::new(), true));
+        if pairs.len() < TRIES {
+            pairs.push((first, second));
+        } else {
+            *all = false;
+        }
+    });
+    Some(by_sides)
+}
