@@ -18,9 +18,10 @@ type Byte = (Option<u8>, Option<EventIndex>);
 pub(super) struct ReadCheck {
     reads: Reads,
     branches: bool,
-    /// How many different bytes there are.
-    bytes: usize,
-    /// For every access the number of its first byte; the others follow.
+    /// The addresses of the bytes that some event reads, sorted. No others matter, and whole stacks
+    /// are written when they are given back.
+    bytes: Vec<u64>,
+    /// For every access the number of its first byte; of a read all others follow.
     first_byte: Vec<u32>,
     /// For every event where its part of a `Seen` begins.
     first_seen: Vec<u32>,
@@ -41,7 +42,7 @@ impl ReadCheck {
             .collect();
         let mut bytes: Vec<u64> = Vec::new();
         let touches = all.iter().filter_map(|&event| Touch::of(model.op(event)));
-        for touch in touches.clone() {
+        for touch in touches.filter(|touch| touch.reads) {
             bytes.extend((0..u64::from(touch.access.size)).map(|k| touch.access.address + k));
         }
         bytes.sort_unstable();
@@ -58,7 +59,7 @@ impl ReadCheck {
         let mut check = ReadCheck {
             reads,
             branches: all.iter().any(|&event| is_branch(model, event)),
-            bytes: bytes.len(),
+            bytes,
             first_byte,
             first_seen,
             told: FxHashMap::default(),
@@ -110,7 +111,7 @@ impl ReadCheck {
     fn run(&self, model: &Model<'_>, schedule: &[EventIndex]) -> Seen {
         let by_value = self.reads == Reads::SameValue;
         let told = |writer, byte| self.told.get(&(writer, byte)).copied().filter(|_| by_value);
-        let mut memory: Vec<Option<Byte>> = vec![None; self.bytes];
+        let mut memory: Vec<Option<Byte>> = vec![None; self.bytes.len()];
         let last = self.first_seen.last().copied().unwrap_or(0);
         let mut found = vec![(None, None); last as usize];
         for &event in schedule {
@@ -118,8 +119,11 @@ impl ReadCheck {
                 continue;
             };
             let written = value(model, event).filter(|_| touch.writes && by_value);
-            for k in 0..touch.access.size as usize {
-                let byte = self.first_byte[event.index()] as usize + k;
+            let first = self.first_byte[event.index()] as usize;
+            let end = touch.access.address + u64::from(touch.access.size);
+            let inside = self.bytes[first..].iter().take_while(|&&byte| byte < end);
+            for (byte, address) in (first..).zip(inside) {
+                let k = (address - touch.access.address) as usize;
                 if touch.reads {
                     let nothing = || (told(None, byte as u32), None);
                     found[self.first_seen[event.index()] as usize + k] =
