@@ -7,9 +7,15 @@
 //! events at these places, or no cycle, has such a schedule, the prediction is refuted, and needs
 //! no replay.
 //!
+//! A pair that nothing orders in the recorded run is not refuted: two accesses can be a race of the
+//! memory model although values always keep other steps between them (a flag with relaxed order),
+//! and a detector shows it in the recorded order.
+//!
 //! Refuted means: not by the events of this run. A schedule in which a read sees something else
 //! may take another way through the program, which this run says nothing about. Waits that
 //! nothing ends are not asked about.
+
+mod happens_before;
 
 use std::collections::BTreeMap;
 
@@ -20,7 +26,7 @@ use crate::candidate::{Accesses, Filtered, is_ruled_out, lock_cycles};
 use crate::exact::index::Index;
 use crate::linear::Side;
 use crate::order::{Engine as Solver, Outcome, Reads};
-use crate::stage::{Counts, Options, Prediction, sides};
+use crate::stage::{Options, Prediction, sides};
 
 /// The solver is not asked about longer traces.
 const MOST_EVENTS: usize = 100_000;
@@ -65,6 +71,7 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
     }
 
     let mut others = OtherPairs::default();
+    let mut refuted = Vec::new();
     let races = std::mem::take(&mut found.races);
     for witness in races {
         let Bug::Race { first, second } = witness.bug else {
@@ -79,15 +86,29 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
                 first_feasible(&mut solver, bugs, outcome == Outcome::Impossible && all)
             }
         };
-        keep(
-            witness,
-            sifted,
-            options,
-            &mut found.races,
-            &mut found.refuted,
-            &mut found.race_counts,
-        );
+        if let Sifted::Refuted = sifted {
+            let (pairs, _) = others.of(&model, &index, sides(&model, first, second));
+            let mut pairs = pairs.to_vec();
+            pairs.push((first, second));
+            refuted.push((witness, pairs));
+        } else {
+            keep(witness, sifted, options, found, Kind::Race);
+        }
     }
+    let pairs = refuted.iter().flat_map(|(_, pairs)| pairs).copied();
+    let unordered = happens_before::unordered(&model, &pairs.collect());
+    for (witness, pairs) in refuted {
+        let sifted = if pairs.iter().any(|pair| unordered.contains(pair)) {
+            Sifted::Open
+        } else {
+            Sifted::Refuted
+        };
+        keep(witness, sifted, options, found, Kind::Race);
+    }
+    found.races.sort_by_cached_key(|witness| match witness.bug {
+        Bug::Race { first, second } => sides(&model, first, second),
+        _ => unreachable!("these witnesses are of races"),
+    });
 
     let mut cycles: Option<(Vec<Vec<EventIndex>>, bool)> = None;
     let deadlocks = std::mem::take(&mut found.deadlocks);
@@ -112,15 +133,7 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
                 first_feasible(&mut solver, bugs, outcome == Outcome::Impossible && all)
             }
         };
-        let counts = &mut found.deadlock_counts;
-        keep(
-            witness,
-            sifted,
-            options,
-            &mut found.deadlocks,
-            &mut found.refuted,
-            counts,
-        );
+        keep(witness, sifted, options, found, Kind::Deadlock);
     }
 }
 
@@ -136,14 +149,23 @@ fn first_feasible(solver: &mut Solver, bugs: impl Iterator<Item = Bug>, mut all:
     if all { Sifted::Refuted } else { Sifted::Open }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Race,
+    Deadlock,
+}
+
 fn keep(
     optimistic: Witness,
     sifted: Sifted,
     options: &Options,
-    kept: &mut Vec<Witness>,
-    refuted: &mut Vec<Witness>,
-    counts: &mut Counts,
+    found: &mut Prediction,
+    kind: Kind,
 ) {
+    let (kept, counts) = match kind {
+        Kind::Race => (&mut found.races, &mut found.race_counts),
+        Kind::Deadlock => (&mut found.deadlocks, &mut found.deadlock_counts),
+    };
     match sifted {
         Sifted::Feasible(mut witness) => {
             counts.order += 1;
@@ -153,7 +175,7 @@ fn keep(
         }
         Sifted::Refuted => {
             counts.refuted += 1;
-            refuted.push(optimistic);
+            found.refuted.push(optimistic);
         }
         // A replay may still show it.
         Sifted::Open => {
