@@ -172,7 +172,12 @@ fn family_of(words: &[OsString]) -> anyhow::Result<Family> {
 }
 
 /// The compiler's words with Norns's additions.
-fn wrap(compiler: &Compiler, words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
+fn wrap(compiler: &Compiler, mut words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
+    // Our own word: also tell where the code branches.
+    let count = words.len();
+    words.retain(|word| word != "--branches");
+    let branches =
+        words.len() < count || env::var_os("NORNS_BRANCHES").is_some_and(|set| !set.is_empty());
     let mut expanded = Vec::with_capacity(words.len());
     for word in &words {
         expand(word, 0, &mut expanded);
@@ -211,7 +216,7 @@ fn wrap(compiler: &Compiler, words: Vec<OsString>) -> anyhow::Result<Vec<OsStrin
         first.extend(object.iter().flat_map(|object| linker_words(&[object])));
     }
     if plan.instrument {
-        last.extend(instrumentation(compiler.family, &line));
+        last.extend(instrumentation(compiler.family, &line, branches));
     }
     match plan.link {
         Runtime::None => {}
@@ -299,8 +304,14 @@ fn plan(line: &CommandLine) -> Plan {
     }
 }
 
-fn instrumentation(family: Family, line: &CommandLine) -> Vec<OsString> {
+fn instrumentation(family: Family, line: &CommandLine, branches: bool) -> Vec<OsString> {
     let mut flags = vec!["-fsanitize=thread", "-fno-omit-frame-pointer"];
+    if branches {
+        flags.push(match family {
+            Family::Gcc => "-fsanitize-coverage=trace-pc",
+            Family::Clang => "-fsanitize-coverage=edge,trace-pc",
+        });
+    }
     if !line.line_tables {
         flags.push("-g");
     }

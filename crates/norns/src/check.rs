@@ -170,7 +170,12 @@ fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
     } else {
         let file = run.path("program");
         let _stage = Stage::begin("compiling");
-        build::build(&arguments.sources, &arguments.flags, &file)?;
+        build::build(
+            &arguments.sources,
+            &arguments.flags,
+            &file,
+            arguments.values,
+        )?;
         let mut command = vec![file.into_os_string()];
         command.extend(arguments.command.iter().cloned());
         command

@@ -296,13 +296,13 @@ pub fn shared_object() {
 }
 
 /// The program cancels a thread.
-pub fn cancelled(handle: usize) {
+pub fn cancelled(number: u32) {
     let Some(_inside) = enter() else { return };
     let mut guard = MONITOR.lock();
     for thread in guard.threads() {
         let waits = matches!(thread.activity, Activity::Blocked { operation, .. }
             if is_cancellation_point(operation.code));
-        if thread.handle == handle && !matches!(thread.activity, Activity::Ended) {
+        if thread.number == number && !matches!(thread.activity, Activity::Ended) {
             thread.serial.cancelled = true;
             thread.serial.ready |= waits;
         }

@@ -385,7 +385,9 @@ interpose! {
     fn pthread_cancel(thread: usize) -> c_int |pc| {
         let result = real_call::pthread_cancel(thread);
         if result == 0 && is_serial() {
-            serial::cancelled(thread);
+            if let Some(number) = handles::number(thread) {
+                serial::cancelled(number);
+            }
         } else if result == 0
             && is_controlled()
             && let Some(number) = handles::number(thread)

@@ -37,6 +37,8 @@ pub struct Values {
     unordered: bool,
     stretch: u32,
     count: u64,
+    /// Something was read since the last branch.
+    read: bool,
     /// The last event, when it was a read.
     last: LastRead,
 }
@@ -69,6 +71,7 @@ impl Values {
         self.taken_away = 0;
         self.unordered = false;
         self.stretch = 0;
+        self.read = false;
         self.last = NONE;
     }
 
@@ -134,6 +137,41 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
 fn touch(address: usize) {
     // SAFETY: the program accesses this byte next.
     unsafe { (address as *const u8).read_volatile() };
+}
+
+/// The thread has come to a new block of its code: what it read decided that. Compiled in with
+/// `norns cc --branches`. Without a read since the last branch there is nothing to tell.
+fn branched(pc: usize) {
+    let Some(thread) = thread::current() else {
+        return;
+    };
+    // SAFETY: the block of this thread, if it has one.
+    let inside = unsafe { thread.control.as_ref() }.is_none_or(|control| control.inside != 0);
+    if !thread.values.read || inside || thread.in_recorder() || !serial::has_turn(thread) {
+        return;
+    }
+    thread.values.read = false;
+    thread.settle();
+    thread.values.last = NONE;
+    thread.values.unordered = true;
+    thread.log_bytes(Code::Custom, pc, 0, b"branch\0");
+}
+
+unsafe extern "C" fn block_begins(pc: usize) {
+    if crate::mode::is_serial() {
+        branched(pc);
+    }
+}
+
+/// Of `-fsanitize-coverage=trace-pc`, which gcc and clang have.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C" fn __sanitizer_cov_trace_pc() {
+    core::arch::naked_asm!(
+        "mov rdi, qword ptr [rsp]",
+        "jmp {function}",
+        function = sym block_begins,
+    )
 }
 
 /// Logs the write that is kept aside: before memory is given back, or a call changes it.
@@ -259,6 +297,7 @@ impl Thread {
         let reads = code == Code::Read;
         let size = value.len();
         self.values.unordered = true;
+        self.values.read |= reads;
         self.values.last = NONE;
         if size <= 16 {
             self.log_access(code, size as u8, pc, address);
@@ -304,6 +343,7 @@ pub fn atomic<R>(
     let (detail, reads, writes) = detail(wrote);
     thread.log(Code::Atomic, detail, pc, address, [0; 2]);
     if reads {
+        thread.values.read = true;
         thread.log_value(true, &before[..size]);
     }
     if writes {

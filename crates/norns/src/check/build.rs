@@ -11,8 +11,13 @@ use norns_replay::Input;
 
 use crate::cc::{self, Language};
 
-/// Compiles and links the sources into one program.
-pub fn build(sources: &[PathBuf], flags: &[OsString], program: &Path) -> Result<()> {
+/// Compiles and links the sources into one program, which tells its branches if asked for.
+pub fn build(
+    sources: &[PathBuf],
+    flags: &[OsString],
+    program: &Path,
+    branches: bool,
+) -> Result<()> {
     let is_cxx = |source: &PathBuf| {
         let extension = source.extension().and_then(|extension| extension.to_str());
         matches!(extension, Some("cc" | "cpp" | "cxx" | "C" | "c++"))
@@ -31,6 +36,7 @@ pub fn build(sources: &[PathBuf], flags: &[OsString], program: &Path) -> Result<
     words.push(program.into());
     words.extend(sources.iter().map(|source| source.clone().into_os_string()));
     words.extend(flags.iter().cloned());
+    words.extend(branches.then(|| "--branches".into()));
     let status = cc::command(language, words)?
         .status()
         .context("cannot run the compiler")?;
