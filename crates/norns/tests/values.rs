@@ -272,7 +272,7 @@ fn length(value: &serde_json::Value) -> usize {
 fn check_refuted(name: &str) {
     let folder = Folder::new(&name.replace('/', "-"));
     let program = folder.0.join("program");
-    compile("gcc", "-O1", &programs().join(name), &program);
+    compile("gcc", "-O0", &programs().join(name), &program);
     let trace = folder.0.join("trace.norns");
     let predict = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_norns"));
