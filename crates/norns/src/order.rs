@@ -7,7 +7,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
 use norns_model::{Bug, Meaning, Model};
@@ -42,6 +42,17 @@ pub struct Arguments {
     /// Write the formula and the questions as SMT-LIB 2 and ask nobody (- is the standard output)
     #[arg(long, value_name = "FILE")]
     smt2: Option<PathBuf>,
+    /// Ask Z3 (the program `z3` of the PATH) about everything that comes out impossible
+    #[arg(long)]
+    second_opinion: bool,
+    /// Seconds that Z3 has for one question
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        requires = "second_opinion"
+    )]
+    second_opinion_limit: u64,
     /// Conflicts that one question may cost
     #[arg(long, default_value_t = 100_000)]
     budget: u64,
@@ -131,7 +142,12 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     match &arguments.smt2 {
         Some(path) => write_smt2(&engine, &bugs, path),
-        None => answer(&mut engine, bugs, arguments.schedules),
+        None => {
+            let second = arguments
+                .second_opinion
+                .then_some(arguments.second_opinion_limit);
+            answer(&mut engine, bugs, arguments.schedules, second)
+        }
     }
 }
 
@@ -224,14 +240,23 @@ fn name(bug: &Bug) -> String {
     format!("{kind} {}", numbers.join(","))
 }
 
-fn answer(engine: &mut Engine<'_>, bugs: Vec<Bug>, schedules: bool) -> anyhow::Result<ExitCode> {
+fn answer(
+    engine: &mut Engine<'_>,
+    bugs: Vec<Bug>,
+    schedules: bool,
+    second_opinion: Option<u64>,
+) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     let mut possible = false;
+    let mut refuted = Vec::new();
     for bug in bugs {
         let name = name(&bug);
         // A cycle of the user's may be none at all.
-        match engine.find(bug) {
-            Outcome::Impossible => writeln!(out, "{name}: impossible")?,
+        match engine.find(bug.clone()) {
+            Outcome::Impossible => {
+                writeln!(out, "{name}: impossible")?;
+                refuted.push(bug);
+            }
             Outcome::Undecided => writeln!(out, "{name}: undecided")?,
             Outcome::Witness(witness) => {
                 possible = true;
@@ -247,10 +272,61 @@ fn answer(engine: &mut Engine<'_>, bugs: Vec<Bug>, schedules: bool) -> anyhow::R
             }
         }
     }
+    if let Some(seconds) = second_opinion {
+        for (bug, opinion) in refuted.iter().zip(ask_z3(engine, &refuted, seconds)?) {
+            let name = name(bug);
+            match opinion.as_str() {
+                "unsat" => writeln!(out, "{name}: impossible says Z3 too")?,
+                // A wrong verdict is worse than a stop.
+                "sat" => bail!("Z3 finds a schedule for {name}, which our solver has refuted"),
+                _ => writeln!(out, "{name}: Z3 does not know")?,
+            }
+        }
+    }
     Ok(ExitCode::from(u8::from(possible)))
 }
 
+/// What Z3 says of each bug, in their order.
+fn ask_z3(engine: &Engine<'_>, bugs: &[Bug], seconds: u64) -> anyhow::Result<Vec<String>> {
+    if bugs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut z3 = Command::new("z3")
+        .args(["-in", "-smt2", &format!("-t:{}", seconds * 1000)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context(
+            "cannot start z3, which gives the second opinion (Debian: apt-get install z3; or \
+             write the questions for another solver with --smt2)",
+        )?;
+    let text = smt2_text(engine, bugs)?;
+    let mut input = z3.stdin.take().expect("it was asked to be a pipe");
+    let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
+    let output = z3.wait_with_output().context("cannot read what z3 says")?;
+    writer
+        .join()
+        .expect("writing does not panic")
+        .context("cannot write to z3")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let answers: Vec<String> = said.lines().map(str::to_string).collect();
+    if answers.len() != bugs.len() {
+        bail!("z3 was asked {} questions and said: {said}", bugs.len());
+    }
+    Ok(answers)
+}
+
 fn write_smt2(engine: &Engine<'_>, bugs: &[Bug], path: &PathBuf) -> anyhow::Result<ExitCode> {
+    let text = smt2_text(engine, bugs)?;
+    if path.as_os_str() == "-" {
+        std::io::stdout().write_all(text.as_bytes())?;
+    } else {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn smt2_text(engine: &Engine<'_>, bugs: &[Bug]) -> anyhow::Result<String> {
     let problem = engine.problem(bugs);
     let mut text = String::new();
     text.push_str(
@@ -262,10 +338,5 @@ fn write_smt2(engine: &Engine<'_>, bugs: &[Bug], path: &PathBuf) -> anyhow::Resu
         text.push_str(&format!("; {}\n", name(bug)));
         smtlib::write_query(&mut text, &problem.formula, query)?;
     }
-    if path.as_os_str() == "-" {
-        std::io::stdout().write_all(text.as_bytes())?;
-    } else {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(text)
 }

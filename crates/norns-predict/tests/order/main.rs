@@ -2,6 +2,7 @@
 
 mod agreement;
 mod exploration;
+mod kinds;
 mod papers;
 mod table_2;
 mod values;
