@@ -1,8 +1,8 @@
 //! `norns order`: questions to the ordering solver about single events of a trace.
 //!
 //! `norns predict --engine order` asks about everything; this command is for one pair or cycle,
-//! for a second opinion (`--smt2` writes the same questions for any other solver), and for
-//! constraints that a replay has taught. Ends with 0 when nothing is possible, 1 when something
+//! for a second opinion (`--second-opinion` asks an installed `z3`, `--smt2` writes the same
+//! questions for any other solver), and for constraints that a replay has taught. Ends with 0 when nothing is possible, 1 when something
 //! is.
 
 use std::io::Write;
