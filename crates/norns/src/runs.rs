@@ -186,8 +186,11 @@ impl Run {
     }
 
     fn remove(&self) -> Result<()> {
-        fs::remove_dir_all(&self.folder)
-            .with_context(|| format!("cannot remove {}", self.folder.display()))
+        match fs::remove_dir_all(&self.folder) {
+            // Another `norns` has removed it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            result => result.with_context(|| format!("cannot remove {}", self.folder.display())),
+        }
     }
 
     fn bytes(&self) -> u64 {
