@@ -21,7 +21,7 @@ const MILLISECOND: i64 = 1_000_000;
 const HELD_FOR: Patience = Patience {
     wall: 1500 * MILLISECOND,
     processor: 300 * MILLISECOND,
-    longest: 5000 * MILLISECOND,
+    longest: 10_000 * MILLISECOND,
 };
 const LINGERS_FOR: Patience = Patience {
     wall: 30 * MILLISECOND,
@@ -31,11 +31,16 @@ const LINGERS_FOR: Patience = Patience {
 const SEEN_TO_PASS: Patience = Patience {
     wall: 60 * MILLISECOND,
     processor: 20 * MILLISECOND,
-    longest: 400 * MILLISECOND,
+    longest: 3000 * MILLISECOND,
 };
 /// How long a thread must go round in a loop to be suspected.
 const SPINS_FOR: i64 = 60 * MILLISECOND;
-const MOST_READER_WATCHED: i64 = 1500 * MILLISECOND;
+/// A thread that hardly gets to run, at the lowest priority of a busy machine, needs seconds.
+const MOST_READER_WATCHED: Patience = Patience {
+    wall: 1500 * MILLISECOND,
+    processor: 20 * MILLISECOND,
+    longest: 6000 * MILLISECOND,
+};
 const ENOUGH_READS: u64 = 3;
 
 /// How long to wait for another thread: on a busy machine it may not have run at all.
@@ -76,12 +81,8 @@ impl Waited {
         }
     }
 
-    fn wall(&self) -> i64 {
-        futex::now(MONOTONIC) - self.since
-    }
-
     fn is_enough(&self, patience: &Patience) -> bool {
-        let wall = self.wall();
+        let wall = futex::now(MONOTONIC) - self.since;
         wall >= patience.longest
             || wall >= patience.wall
                 && futex::now(self.clock) - self.processor >= patience.processor
@@ -384,7 +385,7 @@ impl Guard {
             self.sleep(me, Some(3 * MILLISECOND));
             let runs = matches!(reader.activity, Activity::Running | Activity::Held);
             let goes_on = waited.is_enough(&SEEN_TO_PASS) && loop_watch.goes_on(reader);
-            if !runs || goes_on || waited.wall() > MOST_READER_WATCHED {
+            if !runs || goes_on || waited.is_enough(&MOST_READER_WATCHED) {
                 break;
             }
         }
