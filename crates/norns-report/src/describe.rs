@@ -3,10 +3,13 @@
 //! Names come from symbols where the trace has them. `origin` looks a heap block up by scanning
 //! the trace: it is for the few operations of a bug.
 
+use norns_model::Bug;
 use norns_trace::{
     Access, AtomicKind, Event, EventIndex, ObjectId, ObjectKind, Op, SourcePlace, Trace,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::finding::{AccessKind, Kind};
 
 /// What kind of step this is: decides the shape and colour of its mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -229,6 +232,42 @@ pub fn origin(trace: &Trace, access: Access, index: EventIndex) -> String {
             "address {:#x}, neither a known global nor a seen block",
             access.address
         ),
+    }
+}
+
+/// The kind of a finding that shows this bug.
+pub fn bug_kind(trace: &Trace, bug: &Bug) -> Kind {
+    let frees = |event: EventIndex| matches!(trace.events[event.index()].op, Op::Free(_));
+    match bug {
+        Bug::Race { first, second } => match (frees(*first), frees(*second)) {
+            (true, true) => Kind::DoubleFree,
+            (false, false) => Kind::DataRace,
+            _ => Kind::UseAfterFree,
+        },
+        Bug::LockDeadlock { .. } => Kind::Deadlock,
+        Bug::Stuck { .. } => Kind::Stuck,
+    }
+}
+
+/// What an operation of a bug does.
+pub fn access_kind(op: Op) -> AccessKind {
+    match op {
+        Op::Read(_) => AccessKind::Read,
+        Op::Write(_) => AccessKind::Write,
+        Op::Free(_) => AccessKind::Free,
+        Op::Lock(_) => AccessKind::Lock,
+        Op::ReadLock(_) => AccessKind::ReadLock,
+        Op::Wait(_) | Op::FailedWait(_) => AccessKind::Wait,
+        Op::SemWait(_) => AccessKind::SemWait,
+        Op::BarrierEnter(_) | Op::BarrierExit(_) => AccessKind::Barrier,
+        Op::Join(_) => AccessKind::Join,
+        Op::OnceBegin(_) | Op::OnceEnd(_) | Op::OncePass(_) => AccessKind::Once,
+        Op::Atomic {
+            kind: AtomicKind::Load | AtomicKind::FailedExchange,
+            ..
+        } => AccessKind::AtomicRead,
+        Op::Atomic { .. } => AccessKind::AtomicWrite,
+        _ => AccessKind::Event,
     }
 }
 

@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use norns_model::{Bug, Meaning, Witness};
+use norns_model::{Meaning, Witness};
 use norns_predict::stage::{Counts, Reductions};
 use norns_predict::{Detail, Engine, Options, Prediction, predict, usual_meaning};
-use norns_report::describe::shown_frame;
+use norns_report::describe::{access_kind, bug_kind, shown_frame};
 use norns_report::{
     AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep, bug_events, fingerprint,
     terminal,
 };
-use norns_trace::{AtomicKind, EventIndex, Op, Trace};
+use norns_trace::{EventIndex, Op, Trace};
 use serde::Serialize;
 
 use crate::progress::Stage;
@@ -293,7 +293,7 @@ impl Describer<'_> {
     pub fn finding(&self, witness: &Witness) -> Finding {
         Finding {
             id: String::new(),
-            kind: self.kind(witness),
+            kind: bug_kind(self.trace, &witness.bug),
             status: Status::Predicted,
             places: bug_events(self.trace, &witness.bug)
                 .iter()
@@ -302,19 +302,6 @@ impl Describer<'_> {
             witness: Some(self.steps(&witness.schedule)),
             verdict: None,
             known: false,
-        }
-    }
-
-    fn kind(&self, witness: &Witness) -> Kind {
-        let frees = |event: EventIndex| matches!(self.trace.events[event.index()].op, Op::Free(_));
-        match &witness.bug {
-            Bug::Race { first, second } => match (frees(*first), frees(*second)) {
-                (true, true) => Kind::DoubleFree,
-                (false, false) => Kind::DataRace,
-                _ => Kind::UseAfterFree,
-            },
-            Bug::LockDeadlock { .. } => Kind::Deadlock,
-            Bug::Stuck { .. } => Kind::Stuck,
         }
     }
 
@@ -485,27 +472,6 @@ impl Describer<'_> {
                 pairs.map(|(first, second)| [first.0, second.0]).collect()
             }),
         }
-    }
-}
-
-fn access_kind(op: Op) -> AccessKind {
-    match op {
-        Op::Read(_) => AccessKind::Read,
-        Op::Write(_) => AccessKind::Write,
-        Op::Free(_) => AccessKind::Free,
-        Op::Lock(_) => AccessKind::Lock,
-        Op::ReadLock(_) => AccessKind::ReadLock,
-        Op::Wait(_) => AccessKind::Wait,
-        Op::SemWait(_) => AccessKind::SemWait,
-        Op::BarrierExit(_) => AccessKind::Barrier,
-        Op::Join(_) => AccessKind::Join,
-        Op::OncePass(_) => AccessKind::Once,
-        Op::Atomic {
-            kind: AtomicKind::Load | AtomicKind::FailedExchange,
-            ..
-        } => AccessKind::AtomicRead,
-        Op::Atomic { .. } => AccessKind::AtomicWrite,
-        _ => AccessKind::Event,
     }
 }
 

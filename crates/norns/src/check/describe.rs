@@ -3,11 +3,11 @@
 use norns_model::{Bug, Witness};
 use norns_replay::report::{Access, Deadlock, Race, Side, Waits};
 use norns_replay::schedule::{Accesses, Way};
-use norns_report::describe::{is_of_the_system, shown_frame};
+use norns_report::describe::{access_kind, bug_kind, is_of_the_system, shown_frame};
 use norns_report::{AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep};
 use norns_trace::symbolise::Symboliser;
 use norns_trace::wire::Code;
-use norns_trace::{AtomicKind, EventIndex, Op, Trace};
+use norns_trace::{EventIndex, Op, Trace};
 use serde::{Deserialize, Serialize};
 
 use super::confirm::Tried;
@@ -92,11 +92,7 @@ impl SavedWitness {
 
 /// The finding that a witness predicts.
 pub fn finding(trace: &Trace, witness: &Witness) -> Finding {
-    let kind = match &witness.bug {
-        Bug::Race { first, second } => race_kind(trace, *first, *second),
-        Bug::LockDeadlock { .. } => Kind::Deadlock,
-        Bug::Stuck { .. } => Kind::Stuck,
-    };
+    let kind = bug_kind(trace, &witness.bug);
     let events = norns_report::bug_events(trace, &witness.bug);
     Finding {
         id: String::new(),
@@ -118,15 +114,6 @@ pub fn steps(trace: &Trace, witness: &Witness) -> Vec<WitnessStep> {
     steps.map(|&index| step(trace, index)).collect()
 }
 
-fn race_kind(trace: &Trace, first: EventIndex, second: EventIndex) -> Kind {
-    let frees = |event: EventIndex| matches!(trace.events[event.index()].op, Op::Free(_));
-    match (frees(first), frees(second)) {
-        (true, true) => Kind::DoubleFree,
-        (false, false) => Kind::DataRace,
-        _ => Kind::UseAfterFree,
-    }
-}
-
 fn step(trace: &Trace, index: EventIndex) -> WitnessStep {
     let event = trace.events[index.index()];
     let frame = shown_frame(trace, index);
@@ -146,28 +133,7 @@ fn place(trace: &Trace, index: EventIndex) -> Place {
         line: frame.line,
         function: frame.function,
         thread: trace.thread(event.thread).name.clone(),
-        access: access(event.op),
-    }
-}
-
-fn access(op: Op) -> AccessKind {
-    match op {
-        Op::Read(_) => AccessKind::Read,
-        Op::Write(_) => AccessKind::Write,
-        Op::Free(_) => AccessKind::Free,
-        Op::Lock(_) => AccessKind::Lock,
-        Op::ReadLock(_) => AccessKind::ReadLock,
-        Op::Wait(_) | Op::FailedWait(_) => AccessKind::Wait,
-        Op::SemWait(_) => AccessKind::SemWait,
-        Op::BarrierEnter(_) | Op::BarrierExit(_) => AccessKind::Barrier,
-        Op::Join(_) => AccessKind::Join,
-        Op::OnceBegin(_) | Op::OnceEnd(_) | Op::OncePass(_) => AccessKind::Once,
-        Op::Atomic {
-            kind: AtomicKind::Load | AtomicKind::FailedExchange,
-            ..
-        } => AccessKind::AtomicRead,
-        Op::Atomic { .. } => AccessKind::AtomicWrite,
-        _ => AccessKind::Event,
+        access: access_kind(event.op),
     }
 }
 
