@@ -138,8 +138,6 @@ pub struct Solver {
     increment: f32,
     /// For every variable that was decided the tracked clause that asked for it.
     origin: Vec<u32>,
-    /// Literals of all clauses.
-    stored: usize,
     variables_at: Vec<Vec<u32>>,
     changes: Vec<Option<Node>>,
     seen: Vec<bool>,
@@ -185,7 +183,6 @@ impl Solver {
             weight: Vec::new(),
             increment: 1.0,
             origin: Vec::new(),
-            stored: 0,
             variables_at: vec![Vec::new(); nodes],
             changes: Vec::new(),
             seen: Vec::new(),
@@ -236,11 +233,6 @@ impl Solver {
             moves: self.graph.visits,
             ..self.statistics
         }
-    }
-
-    /// How many literals its clauses have: what its memory grows with.
-    pub fn size(&self) -> usize {
-        self.stored
     }
 
     pub fn solve(&mut self, query: &Query, lazy: &mut impl Lazy) -> Answer {
@@ -661,7 +653,6 @@ impl Solver {
         self.watches[literals[0].index()].push((number, literals[1]));
         self.watches[literals[1].index()].push((number, literals[0]));
         self.learned += usize::from(glue > 0);
-        self.stored += literals.len();
         let source = match glue {
             0 => self.tracked.len() as u32 - 1,
             _ => LEARNED,
@@ -814,11 +805,6 @@ impl Solver {
         glues.sort_unstable();
         let limit = glues[glues.len() / 2].max(2);
         self.clauses.retain(|clause| clause.glue <= limit);
-        self.stored = self
-            .clauses
-            .iter()
-            .map(|clause| clause.literals.len())
-            .sum();
         self.learned = self.clauses.iter().filter(|clause| clause.glue > 0).count();
         for watching in &mut self.watches {
             watching.clear();
