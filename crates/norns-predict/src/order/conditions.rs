@@ -10,7 +10,9 @@ use norns_model::Model;
 use norns_order::{Formula, Node};
 use norns_trace::Op;
 
+use super::by_thread::{ByThread, thread_of};
 use super::frame::{Frame, Part, Sight, node, prefer_observed};
+use super::run::NOBODY;
 
 /// What an event does to a condition: a wait, by its number, begins or ends, or a waker comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,37 +28,120 @@ pub(super) struct Condition {
     waits: Vec<(Node, Node)>,
     signals: Vec<Node>,
     broadcasts: Vec<Node>,
+    /// The thread of each wait.
+    sleepers: Vec<u32>,
+    signals_by_thread: ByThread,
+    broadcasts_by_thread: ByThread,
 }
 
 pub(super) fn conditions(model: &Model<'_>) -> Vec<Condition> {
-    let mut found: Vec<Condition> = (0..model.trace.objects.len())
-        .map(|_| Condition {
-            waits: Vec::new(),
-            signals: Vec::new(),
-            broadcasts: Vec::new(),
-        })
-        .collect();
+    let objects = model.trace.objects.len();
+    let mut waits: Vec<Vec<(Node, Node)>> = vec![Vec::new(); objects];
+    let mut signals: Vec<Vec<Node>> = vec![Vec::new(); objects];
+    let mut broadcasts: Vec<Vec<Node>> = vec![Vec::new(); objects];
     for events in &model.threads {
         for (k, &event) in events.iter().enumerate() {
             match model.op(event) {
                 Op::Wait(o) if model.wait_needs_signal(event) && k > 0 => {
-                    found[o.index()]
-                        .waits
-                        .push((node(events[k - 1]), node(event)));
+                    waits[o.index()].push((node(events[k - 1]), node(event)));
                 }
-                Op::Signal(o) => found[o.index()].signals.push(node(event)),
-                Op::Broadcast(o) => found[o.index()].broadcasts.push(node(event)),
+                Op::Signal(o) => signals[o.index()].push(node(event)),
+                Op::Broadcast(o) => broadcasts[o.index()].push(node(event)),
                 _ => {}
             }
         }
     }
-    found.retain(|condition| !condition.waits.is_empty());
-    for condition in &mut found {
-        condition.waits.sort_unstable_by_key(|&(_, wait)| wait);
-        condition.signals.sort_unstable();
-        condition.broadcasts.sort_unstable();
+    let objects = waits.into_iter().zip(signals).zip(broadcasts);
+    let used = objects.filter(|((waits, _), _)| !waits.is_empty());
+    used.map(|((mut waits, mut signals), mut broadcasts)| {
+        waits.sort_unstable_by_key(|&(_, wait)| wait);
+        signals.sort_unstable();
+        broadcasts.sort_unstable();
+        Condition {
+            sleepers: waits.iter().map(|wait| thread_of(model, wait.1)).collect(),
+            signals_by_thread: ByThread::new(signals.iter().copied(), model),
+            broadcasts_by_thread: ByThread::new(broadcasts.iter().copied(), model),
+            waits,
+            signals,
+            broadcasts,
+        }
+    })
+    .collect()
+}
+
+/// A condition in a run. Each wait that ends without a broadcast takes the earliest signal that
+/// is left since it began. That is best: waits that end later can as well take a later one.
+pub(super) struct Queue {
+    /// For every wait how many signals and broadcasts there had been when it began.
+    began: Vec<(u32, u32)>,
+    /// For every signal so far the wait that took it, or `NOBODY`.
+    signals: Vec<u32>,
+    broadcasts: u32,
+}
+
+impl Queue {
+    pub fn new(condition: &Condition) -> Self {
+        Queue {
+            began: vec![(0, 0); condition.waits.len()],
+            signals: Vec::new(),
+            broadcasts: 0,
+        }
     }
-    found
+
+    fn had_broadcast(&self, wait: u32) -> bool {
+        self.began[wait as usize].1 < self.broadcasts
+    }
+
+    /// The signal that this wait takes when it ends now.
+    fn signal_for(&self, wait: u32) -> Option<usize> {
+        let from = self.began[wait as usize].0 as usize;
+        (from..self.signals.len()).find(|&signal| self.signals[signal] == NOBODY)
+    }
+
+    /// Returns the signal that was taken; `NOBODY` when none was.
+    pub fn take(&mut self, act: Act) -> u32 {
+        match act {
+            Act::Sleep(wait) => {
+                self.began[wait as usize] = (self.signals.len() as u32, self.broadcasts);
+            }
+            Act::Signal => self.signals.push(NOBODY),
+            Act::Broadcast => self.broadcasts += 1,
+            Act::Wake(wait) if self.had_broadcast(wait) => {}
+            Act::Wake(wait) => {
+                if let Some(signal) = self.signal_for(wait) {
+                    self.signals[signal] = wait;
+                    return signal as u32;
+                }
+            }
+        }
+        NOBODY
+    }
+
+    /// Takes back the last act, which took this signal.
+    pub fn undo(&mut self, act: Act, signal: u32) {
+        match act {
+            Act::Sleep(_) => {}
+            Act::Signal => drop(self.signals.pop()),
+            Act::Broadcast => self.broadcasts -= 1,
+            Act::Wake(_) if signal == NOBODY => {}
+            Act::Wake(_) => self.signals[signal as usize] = NOBODY,
+        }
+    }
+
+    /// For a wait that nothing can have woken: it and others, so that all signals since the first
+    /// of them began are taken by them.
+    fn too_many(&self, wait: u32) -> Vec<u32> {
+        let mut found = vec![wait];
+        let mut from = self.began[wait as usize].0;
+        let mut looked_at = self.signals.len() as u32;
+        while from < looked_at {
+            looked_at -= 1;
+            let user = self.signals[looked_at as usize];
+            from = from.min(self.began[user as usize].0);
+            found.push(user);
+        }
+        found
+    }
 }
 
 impl Condition {
@@ -76,114 +161,50 @@ impl Condition {
         self.waits.iter().map(|&(_, wait)| wait)
     }
 
-    pub fn wakers(&self) -> impl Iterator<Item = Node> + '_ {
-        self.signals.iter().chain(&self.broadcasts).copied()
+    /// Signals and broadcasts in the order of the trace.
+    pub fn wakers(&self) -> Vec<Node> {
+        let mut wakers = [self.signals.as_slice(), &self.broadcasts].concat();
+        wakers.sort_unstable();
+        wakers
     }
 
-    /// Adds a clause when nothing can have woken `wait` after these acts, each with the number of
-    /// sleepers before it. All waits that have ended so far were woken.
-    pub fn check(&self, wait: u32, acts: &[(Act, u32)], sight: &Sight<'_>, formula: &mut Formula) {
-        // What came before a moment with an empty queue does not matter.
-        let from = acts
-            .iter()
-            .rposition(|&(_, asleep)| asleep == 0)
-            .unwrap_or(0);
-        let acts = &acts[from..];
-        let mut ends: Vec<(u32, usize)> = Vec::new();
-        for (at, (act, _)) in acts.iter().enumerate() {
-            if let Act::Wake(i) = act {
-                ends.push((*i, at));
-            }
-        }
-        ends.push((wait, acts.len()));
-        let end_of = |i: u32| ends.iter().find(|end| end.0 == i).map(|end| end.1);
-        // Each signal goes to the sleeper that has to wake first.
-        let mut asleep: Vec<u32> = Vec::new();
-        let mut woken = false;
-        for (act, _) in acts {
-            match act {
-                Act::Sleep(i) => asleep.push(*i),
-                Act::Wake(i) => asleep.retain(|other| other != i),
-                Act::Broadcast => asleep.clear(),
-                Act::Signal => {
-                    let first =
-                        (0..asleep.len()).min_by_key(|&k| end_of(asleep[k]).unwrap_or(usize::MAX));
-                    if let Some(k) = first {
-                        asleep.swap_remove(k);
-                    }
-                }
-            }
-        }
-        woken |= !asleep.contains(&wait);
-        if !woken {
-            self.refuse_wake(wait, acts, &ends, sight, formula);
+    /// Adds a clause when nothing can have woken `wait`, which ends now.
+    pub fn check(&self, wait: u32, queue: &Queue, sight: &Sight<'_>, formula: &mut Formula) {
+        if !queue.had_broadcast(wait) && queue.signal_for(wait).is_none() {
+            self.refuse(wait, &queue.too_many(wait), sight, formula);
         }
     }
 
-    /// Finds an interval in which more waits need a signal than there are.
-    fn refuse_wake(
-        &self,
-        wait: u32,
-        acts: &[(Act, u32)],
-        ends: &[(u32, usize)],
-        sight: &Sight<'_>,
-        formula: &mut Formula,
-    ) {
-        let begin_of = |i: u32| acts.iter().position(|(act, _)| *act == Act::Sleep(i));
-        let broadcast =
-            |from: usize, to: usize| acts[from..to].iter().any(|(act, _)| *act == Act::Broadcast);
-        // The latest start first: the fewest waits are to blame.
-        let mut waits: Vec<(usize, u32)> = ends
-            .iter()
-            .filter_map(|&(i, to)| {
-                begin_of(i)
-                    .filter(|&from| !broadcast(from, to))
-                    .map(|from| (from, i))
-            })
-            .collect();
-        waits.sort_unstable_by_key(|&(from, _)| std::cmp::Reverse(from));
-        for k in 0..waits.len() {
-            let from = waits[k].0;
-            let signals = acts[from..].iter().filter(|(act, _)| *act == Act::Signal);
-            if k + 1 > signals.count() {
-                let between: Vec<(Node, Node)> = waits[..=k]
-                    .iter()
-                    .map(|&(_, i)| self.waits[i as usize])
-                    .collect();
-                let from = self.waits[waits[k].1 as usize].0;
-                let to = self.waits[wait as usize].1;
-                self.refuse(sight, from, to, &between, formula);
-                return;
-            }
-        }
-        unreachable!("a wait without a signal has too many waits in some interval before it");
-    }
-
-    /// The waits between `from` and `to` are more than the signals there: something has to give.
-    fn refuse(
-        &self,
-        sight: &Sight<'_>,
-        from: Node,
-        to: Node,
-        waits: &[(Node, Node)],
-        formula: &mut Formula,
-    ) {
+    /// These waits, of which the first ends last, are more than the signals since the first of
+    /// them began: something has to give.
+    fn refuse(&self, last: u32, waits: &[u32], sight: &Sight<'_>, formula: &mut Formula) {
+        let nodes = || waits.iter().map(|&i| self.waits[i as usize]);
+        let label = |node: Node| sight.view.order.label(node);
+        let from = nodes().map(|(unlock, _)| unlock).min_by_key(|&n| label(n));
+        let from = from.expect("the wait that ends is one of them");
+        let to = self.waits[last as usize].1;
         let mut parts = Vec::new();
-        for &signal in &self.signals {
-            if sight.is_before(signal, from) {
-                parts.push(Part::Before(from, signal));
-            } else if sight.is_before(to, signal) {
-                parts.push(Part::Before(signal, to));
-            }
+        let earlier = self.signals_by_thread.last_before(sight, from);
+        parts.extend(earlier.map(|signal| Part::Before(from, signal)));
+        let later = self.signals_by_thread.first_after(sight, to);
+        parts.extend(later.map(|signal| Part::Before(signal, to)));
+        for (unlock, wait) in nodes() {
+            let earlier = self.broadcasts_by_thread.last_before(sight, unlock);
+            parts.extend(earlier.map(|broadcast| Part::Before(unlock, broadcast)));
+            let later = self.broadcasts_by_thread.first_after(sight, wait);
+            parts.extend(later.map(|broadcast| Part::Before(broadcast, wait)));
         }
-        for &(unlock, wait) in waits {
-            for &broadcast in &self.broadcasts {
-                parts.push(if sight.is_before(broadcast, unlock) {
-                    Part::Before(unlock, broadcast)
-                } else {
-                    Part::Before(broadcast, wait)
-                });
-            }
+        // Of the waits of one thread the first is the one that can begin earlier, and the last
+        // the one that can end later.
+        let mut by_thread: Vec<(u32, Node, Node)> = waits
+            .iter()
+            .map(|&i| self.waits[i as usize])
+            .zip(waits.iter().map(|&i| self.sleepers[i as usize]))
+            .map(|((unlock, wait), thread)| (thread, unlock, wait))
+            .collect();
+        by_thread.sort_unstable();
+        for chain in by_thread.chunk_by(|one, other| one.0 == other.0) {
+            let (unlock, wait) = (chain[0].1, chain[chain.len() - 1].2);
             if unlock != from {
                 parts.push(Part::Before(unlock, from));
             }

@@ -5,12 +5,14 @@
 //! leaves a barrier only when the round that it entered in is full.
 //!
 //! A violated count becomes a clause: of the events that are on the wrong side of the one that
-//! counts, one has to change sides. For another solver it stays a sum.
+//! counts, one has to change sides; of each thread only the nearest is named. For another solver
+//! it stays a sum.
 
 use norns_model::{Model, State};
 use norns_order::{Formula, Literal, Node, Sum};
 use norns_trace::{ObjectId, Op};
 
+use super::by_thread::ByThread;
 use super::frame::{Constraint, Frame, Part, Sight, prefer_observed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +26,14 @@ pub(super) struct Semaphore {
     pub initial: i64,
     nodes: Vec<Node>,
     roles: Vec<Role>,
+    posts: ByThread,
+    waits: ByThread,
 }
 
 pub(super) struct Barrier {
     count: usize,
     entries: Vec<Node>,
+    entries_by_thread: ByThread,
     /// Entry and exit of one visit.
     visits: Vec<(Node, Node)>,
 }
@@ -40,6 +45,8 @@ pub(super) fn semaphores(model: &Model<'_>) -> Vec<Semaphore> {
             initial: start.value(ObjectId::from_index(o)),
             nodes: Vec::new(),
             roles: Vec::new(),
+            posts: ByThread::default(),
+            waits: ByThread::default(),
         })
         .collect();
     for (i, event) in model.trace.events.iter().enumerate() {
@@ -54,6 +61,10 @@ pub(super) fn semaphores(model: &Model<'_>) -> Vec<Semaphore> {
         semaphore.roles.push(role);
     }
     found.retain(|semaphore| !semaphore.nodes.is_empty());
+    for semaphore in &mut found {
+        semaphore.posts = ByThread::new(semaphore.with(Role::Post), model);
+        semaphore.waits = ByThread::new(semaphore.with(Role::Wait), model);
+    }
     found
 }
 
@@ -67,13 +78,9 @@ impl Semaphore {
 
     /// Too little was posted before `wait`: a post has to come before it, or a wait after it.
     fn refuse_wait(&self, sight: &Sight<'_>, wait: Node, formula: &mut Formula) {
-        let later = self
-            .with(Role::Post)
-            .filter(|&post| sight.is_before(wait, post));
+        let later = self.posts.first_after(sight, wait);
         let mut parts: Vec<Part> = later.map(|post| Part::Before(post, wait)).collect();
-        let earlier = self
-            .with(Role::Wait)
-            .filter(|&other| other != wait && sight.is_before(other, wait));
+        let earlier = self.waits.last_before(sight, wait);
         parts.extend(earlier.map(|other| Part::Before(wait, other)));
         parts.push(Part::Absent(wait));
         prefer_observed(&mut parts);
@@ -83,27 +90,27 @@ impl Semaphore {
     /// Too much was posted before `failed`: one of the posts has to come after it, or another
     /// wait before it.
     fn refuse_failed(&self, sight: &Sight<'_>, failed: Node, formula: &mut Formula) {
-        let later = self
-            .with(Role::Wait)
-            .filter(|&wait| sight.is_before(failed, wait));
+        let later = self.waits.first_after(sight, failed);
         let mut parts: Vec<Part> = later.map(|wait| Part::Before(wait, failed)).collect();
-        let waits = self
-            .with(Role::Wait)
-            .filter(|&wait| sight.is_before(wait, failed))
-            .count();
+        let waits = self.waits.count_before(sight, failed);
         let mut posts: Vec<Node> = self
             .with(Role::Post)
             .filter(|&post| sight.is_before(post, failed))
             .collect();
-        posts.sort_by_key(|&post| std::cmp::Reverse(sight.view.order.label(post)));
+        posts.sort_by_key(|&post| sight.view.order.label(post));
         // So many posts alone are too many. Waits that took what was not there may hide that; they
         // are dealt with first.
         let enough = (waits as i64 + 1 - self.initial).max(0) as usize;
         if posts.len() < enough {
             return;
         }
+        // The earliest are the hardest to move: that says the most.
         posts.truncate(enough);
-        parts.extend(posts.into_iter().map(|post| Part::Before(failed, post)));
+        let last = posts.last().copied();
+        let earlier = last
+            .into_iter()
+            .flat_map(|last| self.posts.last_up_to(sight, last));
+        parts.extend(earlier.map(|post| Part::Before(failed, post)));
         parts.push(Part::Absent(failed));
         prefer_observed(&mut parts);
         sight.frame.clause(formula, parts);
@@ -195,6 +202,7 @@ pub(super) fn barriers(model: &Model<'_>) -> Vec<Barrier> {
         .map(|o| Barrier {
             count: start.value(ObjectId::from_index(o)).max(1) as usize,
             entries: Vec::new(),
+            entries_by_thread: ByThread::default(),
             visits: Vec::new(),
         })
         .collect();
@@ -217,6 +225,9 @@ pub(super) fn barriers(model: &Model<'_>) -> Vec<Barrier> {
         }
     }
     found.retain(|barrier| !barrier.entries.is_empty());
+    for barrier in &mut found {
+        barrier.entries_by_thread = ByThread::new(barrier.entries(), model);
+    }
     found
 }
 
@@ -253,13 +264,13 @@ impl Constraint for Barrier {
                 continue;
             }
             // Another entry before the exit, or one less before its own entry.
-            let others = self
-                .entries
-                .iter()
-                .filter(|&&other| sight.is_before(exit, other));
-            let mut parts: Vec<Part> = others.map(|&other| Part::Before(other, exit)).collect();
-            let pushing = &entries[..full_rounds * self.count];
-            parts.extend(pushing.iter().map(|&other| Part::Before(entry, other)));
+            let others = self.entries_by_thread.first_after(sight, exit);
+            let mut parts: Vec<Part> = others.map(|other| Part::Before(other, exit)).collect();
+            let pushing = entries[..full_rounds * self.count].last();
+            let pushing = pushing
+                .into_iter()
+                .flat_map(|&last| self.entries_by_thread.last_up_to(sight, last));
+            parts.extend(pushing.map(|other| Part::Before(entry, other)));
             parts.push(Part::Absent(exit));
             prefer_observed(&mut parts);
             sight.frame.clause(formula, parts);

@@ -11,6 +11,7 @@
 //! `check`, does not accept.
 
 mod back_end;
+mod by_thread;
 mod candidates;
 mod check;
 mod clocks;

@@ -53,7 +53,13 @@ impl<'m, 't> Positions<'m, 't> {
         let thread = self.model.thread_of(event).0;
         let position = self.model.position[event.index()];
         match self.found.iter_mut().find(|(other, _)| *other == thread) {
-            Some((_, positions)) => positions.push(position),
+            Some((_, positions)) => {
+                assert!(
+                    positions.last().is_none_or(|&last| last < position),
+                    "the search for a limit needs positions in their order"
+                );
+                positions.push(position);
+            }
             None => self.found.push((thread, vec![position])),
         }
     }
@@ -96,9 +102,9 @@ impl Reach {
             let (mut needs, mut gives) = (Positions::new(model), Positions::new(model));
             condition.wakes().for_each(|wait| needs.push(event(wait)));
             // A broadcast wakes a thread once, as a signal does.
-            condition
-                .wakers()
-                .for_each(|waker| gives.push(event(waker)));
+            for waker in condition.wakers() {
+                gives.push(event(waker));
+            }
             supplies.push(Supply {
                 initial: 0,
                 each: 1,

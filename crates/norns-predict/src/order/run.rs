@@ -7,7 +7,7 @@
 
 use norns_order::{Formula, Node};
 
-use super::conditions::{Act, Condition};
+use super::conditions::{Act, Condition, Queue};
 use super::counters::Semaphore;
 use super::frame::Sight;
 use super::locks::{Lock, Role};
@@ -36,7 +36,7 @@ enum Undo {
     Acquired(u32, u32),
     Released(u32, u32),
     Value(u32, i64),
-    Act(u32),
+    Act(u32, Act, u32),
 }
 
 /// A run ends when it has found so many clauses.
@@ -61,8 +61,8 @@ pub(super) struct Run {
     held: Vec<Vec<u32>>,
     /// Of every semaphore.
     value: Vec<i64>,
-    /// Of every condition what happened to it, with the number of sleepers before.
-    acts: Vec<Vec<(Act, u32)>>,
+    /// Of every condition.
+    queues: Vec<Queue>,
 }
 
 impl Run {
@@ -104,7 +104,7 @@ impl Run {
             writer: vec![NOBODY; objects.registers.len()],
             held: vec![Vec::new(); objects.locks.len()],
             value: objects.semaphores.iter().map(|s| s.initial).collect(),
-            acts: vec![Vec::new(); objects.conditions.len()],
+            queues: objects.conditions.iter().map(Queue::new).collect(),
         }
     }
 
@@ -141,7 +141,9 @@ impl Run {
                 }
                 Undo::Released(lock, section) => self.held[lock as usize].push(section),
                 Undo::Value(semaphore, value) => self.value[semaphore as usize] = value,
-                Undo::Act(condition) => drop(self.acts[condition as usize].pop()),
+                Undo::Act(condition, act, signal) => {
+                    self.queues[condition as usize].undo(act, signal);
+                }
             }
         }
         for node in self.done.drain(kept.min(self.done.len())..) {
@@ -193,8 +195,8 @@ impl Run {
                 objects.semaphores[s as usize].check(i, self.value[s as usize], sight, formula);
             }
             Step::Condition(c, Act::Wake(wait)) => {
-                let acts = &self.acts[c as usize];
-                objects.conditions[c as usize].check(wait, acts, sight, formula);
+                let queue = &self.queues[c as usize];
+                objects.conditions[c as usize].check(wait, queue, sight, formula);
             }
             Step::Condition(..) => {}
         }
@@ -238,14 +240,8 @@ impl Run {
                 Undo::Value(s, value)
             }
             Step::Condition(c, act) => {
-                let acts = &mut self.acts[c as usize];
-                let asleep = acts.last().map_or(0, |&(last, asleep)| match last {
-                    Act::Sleep(_) => asleep + 1,
-                    Act::Wake(_) => asleep - 1,
-                    Act::Signal | Act::Broadcast => asleep,
-                });
-                acts.push((act, asleep));
-                Undo::Act(c)
+                let signal = self.queues[c as usize].take(act);
+                Undo::Act(c, act, signal)
             }
         };
         self.undo.push((self.done.len() as u32, undo));

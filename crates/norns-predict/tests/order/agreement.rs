@@ -59,7 +59,7 @@ fn answers(bugs: &[Bug], back_end: &mut impl BackEnd, what: &str) -> Found {
 }
 
 /// Both back ends must find what is expected. Returns how much that is.
-fn check(trace: &Trace, reads: Reads, expected: &Found, what: &str) -> usize {
+pub fn check(trace: &Trace, reads: Reads, expected: &Found, what: &str) -> usize {
     let mut engine = Engine::new(trace, reads);
     let bugs = candidates(trace, &engine);
     assert_eq!(
@@ -86,7 +86,7 @@ fn shape(seed: u64, plain: bool) -> Shape {
 }
 
 /// The number of seeds: fewer where Z3 is asked too.
-fn seeds(count: u64) -> std::ops::Range<u64> {
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
     0..if cfg!(feature = "z3") {
         count / 8
     } else {

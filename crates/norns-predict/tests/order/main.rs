@@ -6,3 +6,4 @@ mod kinds;
 mod papers;
 mod table_2;
 mod values;
+mod waiting;

@@ -1,0 +1,268 @@
+//! Random traces in which threads wait for each other most of the time: several waits, signals
+//! and broadcasts on a condition, posts and waits on a semaphore, rounds of a barrier, from
+//! several threads. Those of `random_trace` have too few of each to compete for a signal.
+
+use norns_model::Meaning;
+use norns_model::brute_force::enumerate;
+use norns_model::random_trace::Random;
+use norns_predict::order::Reads;
+use norns_trace::{
+    Access, Event, Object, ObjectId, ObjectKind, Op, Place, PlaceId, Thread, ThreadId, Trace,
+};
+
+use crate::agreement::{Found, check, seeds};
+use crate::exploration::explore;
+use crate::values::with_values;
+
+const MUTEX: ObjectId = ObjectId(0);
+/// Two of them.
+const CONDITION: usize = 1;
+const SEMAPHORE: ObjectId = ObjectId(3);
+const BARRIER: ObjectId = ObjectId(4);
+const BARRIER_COUNT: usize = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Running,
+    /// On this condition; woken or not.
+    Asleep(usize, bool),
+    /// In the barrier; released or not.
+    AtBarrier(bool),
+}
+
+/// What a trace is mostly made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Theme {
+    Conditions,
+    Counters,
+    Both,
+}
+
+struct Generator {
+    random: Random,
+    trace: Trace,
+    modes: Vec<Mode>,
+    semaphore: u32,
+    theme: Theme,
+}
+
+fn generate(seed: u64, threads: usize, events: usize) -> Trace {
+    let mut generator = Generator {
+        random: Random::new(seed),
+        trace: Trace {
+            accesses_ordered: true,
+            ..Trace::default()
+        },
+        modes: vec![Mode::Running; threads],
+        semaphore: 0,
+        theme: [Theme::Conditions, Theme::Counters, Theme::Both][seed as usize % 3],
+    };
+    generator.set_up();
+    let mut tries = 0;
+    while generator.trace.events.len() < events && tries < 20 * events {
+        tries += 1;
+        let thread = generator.random.below(threads);
+        generator.act(thread);
+    }
+    generator.trace
+}
+
+impl Generator {
+    fn set_up(&mut self) {
+        self.trace.places.push(Place::default());
+        for t in 0..self.modes.len() {
+            self.trace.threads.push(Thread {
+                name: format!("T{t}"),
+                parent: None,
+            });
+        }
+        for (kind, name) in [
+            (ObjectKind::Mutex, "m"),
+            (ObjectKind::Condition, "c"),
+            (ObjectKind::Condition, "d"),
+            (ObjectKind::Semaphore, "s"),
+            (ObjectKind::Barrier, "b"),
+        ] {
+            self.trace.objects.push(Object {
+                kind,
+                address: 0,
+                name: name.to_string(),
+            });
+        }
+        if self.theme != Theme::Conditions {
+            self.semaphore = self.random.below(2) as u32;
+            let (sem, value) = (SEMAPHORE, self.semaphore);
+            self.push(0, Op::SemInit { sem, value });
+            let (barrier, count) = (BARRIER, BARRIER_COUNT as u32);
+            self.push(0, Op::BarrierInit { barrier, count });
+        }
+    }
+
+    fn push(&mut self, thread: usize, op: Op) {
+        self.trace.events.push(Event {
+            thread: ThreadId::from_index(thread),
+            place: PlaceId(0),
+            op,
+        });
+    }
+
+    fn act(&mut self, thread: usize) {
+        match self.modes[thread] {
+            Mode::Asleep(_, false) | Mode::AtBarrier(false) => return,
+            Mode::Asleep(condition, true) => {
+                self.push(thread, Op::Wait(ObjectId::from_index(condition)));
+                self.push(thread, Op::Lock(MUTEX));
+                self.push(thread, Op::Unlock(MUTEX));
+            }
+            Mode::AtBarrier(true) => self.push(thread, Op::BarrierExit(BARRIER)),
+            Mode::Running if self.random.below(4) == 0 => return self.access(thread),
+            Mode::Running => {
+                let counters = match self.theme {
+                    Theme::Conditions => false,
+                    Theme::Counters => true,
+                    Theme::Both => self.random.below(2) == 0,
+                };
+                return if counters {
+                    self.count(thread)
+                } else {
+                    self.wait_or_wake(thread)
+                };
+            }
+        }
+        self.modes[thread] = Mode::Running;
+    }
+
+    fn access(&mut self, thread: usize) {
+        let access = Access {
+            address: 0x1000 + 8 * self.random.below(2) as u64,
+            size: 4,
+        };
+        let write = self.random.below(2) == 0;
+        self.push(
+            thread,
+            if write {
+                Op::Write(access)
+            } else {
+                Op::Read(access)
+            },
+        );
+    }
+
+    fn wait_or_wake(&mut self, thread: usize) {
+        // Mostly one condition, so that many compete for it.
+        let condition = CONDITION + usize::from(self.random.below(5) == 0);
+        let object = ObjectId::from_index(condition);
+        let asleep: Vec<usize> = (0..self.modes.len())
+            .filter(|&t| self.modes[t] == Mode::Asleep(condition, false))
+            .collect();
+        let somebody_runs = self
+            .modes
+            .iter()
+            .enumerate()
+            .any(|(t, mode)| t != thread && *mode == Mode::Running);
+        match self.random.below(8) {
+            0..3 if somebody_runs => {
+                self.push(thread, Op::Lock(MUTEX));
+                self.push(thread, Op::Unlock(MUTEX));
+                self.modes[thread] = Mode::Asleep(condition, false);
+            }
+            3 => {
+                self.push(thread, Op::Broadcast(object));
+                for sleeper in asleep {
+                    self.modes[sleeper] = Mode::Asleep(condition, true);
+                }
+            }
+            // Signals that nobody hears are rarer.
+            _ if !asleep.is_empty() || self.random.below(4) == 0 => {
+                let under_lock = self.random.below(3) == 0;
+                if under_lock {
+                    self.push(thread, Op::Lock(MUTEX));
+                }
+                self.push(thread, Op::Signal(object));
+                if under_lock {
+                    self.push(thread, Op::Unlock(MUTEX));
+                }
+                if !asleep.is_empty() {
+                    let sleeper = asleep[self.random.below(asleep.len())];
+                    self.modes[sleeper] = Mode::Asleep(condition, true);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, thread: usize) {
+        match self.random.below(8) {
+            0..3 => {
+                self.semaphore += 1;
+                self.push(thread, Op::SemPost(SEMAPHORE));
+            }
+            3..6 if self.semaphore > 0 => {
+                self.semaphore -= 1;
+                self.push(thread, Op::SemWait(SEMAPHORE));
+            }
+            3 => self.push(thread, Op::FailedSemWait(SEMAPHORE)),
+            6 | 7 => {
+                self.push(thread, Op::BarrierEnter(BARRIER));
+                self.modes[thread] = Mode::AtBarrier(false);
+                let waiting: Vec<usize> = (0..self.modes.len())
+                    .filter(|&t| self.modes[t] == Mode::AtBarrier(false))
+                    .collect();
+                if waiting.len() == BARRIER_COUNT {
+                    for other in waiting {
+                        self.modes[other] = Mode::AtBarrier(true);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How many events of a trace do this.
+fn count(trace: &Trace, does: impl Fn(Op) -> bool) -> usize {
+    trace.events.iter().filter(|event| does(event.op)).count()
+}
+
+#[test]
+fn threads_that_wait_for_each_other() {
+    let (mut found, mut judged) = (0, 0);
+    let (mut several_waits, mut several_rounds, mut several_takes) = (0, 0, 0);
+    for seed in seeds(2000) {
+        let mut trace = generate(
+            seed + 200_000,
+            3 + (seed / 3 % 3) as usize,
+            14 + (seed % 13) as usize,
+        );
+        let what = format!("seed {seed}, waiting");
+        let Some(all) = enumerate(&trace, Meaning::Optimistic, 20_000) else {
+            continue;
+        };
+        judged += 1;
+        let object = ObjectId::from_index(CONDITION);
+        several_waits += usize::from(
+            count(&trace, |op| op == Op::Wait(object)) >= 2
+                && count(&trace, |op| op == Op::Signal(object)) >= 2,
+        );
+        several_rounds += usize::from(count(&trace, |op| op == Op::BarrierExit(BARRIER)) >= 3);
+        several_takes += usize::from(count(&trace, |op| op == Op::SemWait(SEMAPHORE)) >= 2);
+        let expected = Found {
+            races: all.races,
+            deadlocks: all.lock_deadlocks,
+        };
+        found += check(&trace, Reads::Anything, &expected, &what);
+        with_values(&mut trace, &mut Random::new(seed ^ 0x5eed));
+        if let Some(expected) = explore(&trace, Reads::SameValue, 10_000) {
+            found += check(&trace, Reads::SameValue, &expected, &what);
+        }
+    }
+    let all = seeds(2000).end as usize;
+    assert!(
+        found > all && judged > all / 2,
+        "the random traces show too little: {found} in {judged}"
+    );
+    assert!(
+        several_waits > all / 20 && several_rounds > all / 20 && several_takes > all / 20,
+        "too few that compete: {several_waits} {several_rounds} {several_takes}"
+    );
+}
