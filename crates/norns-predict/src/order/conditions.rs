@@ -144,6 +144,13 @@ impl Queue {
     }
 }
 
+/// Where an interval with too many waits begins.
+#[derive(Clone, Copy)]
+enum Since {
+    Beginning,
+    FirstWait,
+}
+
 impl Condition {
     /// What its events do to it.
     pub fn acts(&self) -> impl Iterator<Item = (Node, Act)> + '_ {
@@ -171,21 +178,41 @@ impl Condition {
     /// Adds a clause when nothing can have woken `wait`, which ends now.
     pub fn check(&self, wait: u32, queue: &Queue, sight: &Sight<'_>, formula: &mut Formula) {
         if !queue.had_broadcast(wait) && queue.signal_for(wait).is_none() {
-            self.refuse(wait, &queue.too_many(wait), sight, formula);
+            // When no signal was lost, all that ever waited are too many: a clause that does not
+            // speak of the beginning of an interval says more. (Not with broadcasts, each of
+            // which it would have to set against each wait.)
+            if self.broadcasts.is_empty() && !queue.signals.contains(&NOBODY) {
+                let all = [queue.signals.as_slice(), &[wait]].concat();
+                self.refuse(wait, &all, Since::Beginning, sight, formula);
+            } else {
+                let some = queue.too_many(wait);
+                self.refuse(wait, &some, Since::FirstWait, sight, formula);
+            }
         }
     }
 
-    /// These waits, of which the first ends last, are more than the signals since the first of
-    /// them began: something has to give.
-    fn refuse(&self, last: u32, waits: &[u32], sight: &Sight<'_>, formula: &mut Formula) {
+    /// These waits, of which `last` ends last, are more than the signals since the beginning, or
+    /// since the first of them began: something has to give.
+    fn refuse(
+        &self,
+        last: u32,
+        waits: &[u32],
+        since: Since,
+        sight: &Sight<'_>,
+        formula: &mut Formula,
+    ) {
         let nodes = || waits.iter().map(|&i| self.waits[i as usize]);
-        let label = |node: Node| sight.view.order.label(node);
-        let from = nodes().map(|(unlock, _)| unlock).min_by_key(|&n| label(n));
-        let from = from.expect("the wait that ends is one of them");
+        let entries = nodes().map(|(unlock, _)| unlock);
+        let from = match since {
+            Since::Beginning => None,
+            Since::FirstWait => entries.min_by_key(|&entry| sight.view.order.label(entry)),
+        };
         let to = self.waits[last as usize].1;
         let mut parts = Vec::new();
-        let earlier = self.signals_by_thread.last_before(sight, from);
-        parts.extend(earlier.map(|signal| Part::Before(from, signal)));
+        if let Some(from) = from {
+            let earlier = self.signals_by_thread.last_before(sight, from);
+            parts.extend(earlier.map(|signal| Part::Before(from, signal)));
+        }
         let later = self.signals_by_thread.first_after(sight, to);
         parts.extend(later.map(|signal| Part::Before(signal, to)));
         for (unlock, wait) in nodes() {
@@ -205,7 +232,7 @@ impl Condition {
         by_thread.sort_unstable();
         for chain in by_thread.chunk_by(|one, other| one.0 == other.0) {
             let (unlock, wait) = (chain[0].1, chain[chain.len() - 1].2);
-            if unlock != from {
+            if let Some(from) = from.filter(|&from| from != unlock) {
                 parts.push(Part::Before(unlock, from));
             }
             if wait != to {

@@ -3,6 +3,7 @@
 //! Here the objects are gathered, with the edges that hold in every schedule, and served to the
 //! solver: what the current order violates first, as a `Run` finds it.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use norns_model::Model;
@@ -18,6 +19,11 @@ use super::needs::Needs;
 use super::reach::Reach;
 use super::registers::{Reads, Register, locations, onces};
 use super::run::{Objects, Run};
+use super::waiting::Waiting;
+
+/// The budget of `Waiting`.
+const FEW_STATES: usize = 10_000;
+const STATES_PER_EVENT: usize = 4;
 
 pub(super) struct Encoding {
     pub frame: Frame,
@@ -33,6 +39,8 @@ pub(super) struct Encoding {
     /// those of memory.
     others: Vec<Box<dyn Constraint>>,
     pub reach: Reach,
+    /// Explored when a question needs it.
+    waiting: OnceCell<Option<Waiting>>,
 }
 
 impl Encoding {
@@ -77,6 +85,7 @@ impl Encoding {
             objects,
             others,
             reach,
+            waiting: OnceCell::new(),
         }
     }
 
@@ -86,12 +95,14 @@ impl Encoding {
     }
 
     /// How many events of each thread can take place at most in a schedule after which `events`
-    /// are next. `None` when that is less than what is `needed` of a thread.
+    /// are next. `None` when there is none: less than what is `needed` of a thread, or they wait
+    /// for each other so that the events cannot all be next.
     pub fn limits(
         &self,
         model: &Model<'_>,
         events: &[EventIndex],
         needed: &[EventIndex],
+        shortcuts: bool,
     ) -> Option<Vec<u32>> {
         let clocks = &self.frame.clocks;
         let needed = self.needed(model, needed);
@@ -99,9 +110,18 @@ impl Encoding {
         for &event in events {
             limits[model.thread_of(event).index()] = model.position[event.index()];
         }
-        self.reach
-            .lower(model, clocks, &needed, &mut limits)
-            .then_some(limits)
+        if !shortcuts {
+            return Some(limits);
+        }
+        if !self.reach.lower(model, clocks, &needed, &mut limits) {
+            return None;
+        }
+        let budget = FEW_STATES + STATES_PER_EVENT * model.trace.events.len();
+        let waiting = self
+            .waiting
+            .get_or_init(|| Waiting::new(model, clocks, budget));
+        let allowed = waiting.as_ref().is_none_or(|w| w.allows(model, events));
+        allowed.then_some(limits)
     }
 
     /// How many events of each thread take place when these do.

@@ -24,6 +24,7 @@ mod needs;
 mod reach;
 mod registers;
 mod run;
+mod waiting;
 
 use norns_model::checker::Checker;
 use norns_model::{Bug, Meaning, Model, Witness};
@@ -71,6 +72,9 @@ pub struct Engine<'t> {
     added: Vec<Constraint>,
     /// How many conflicts one question may cost.
     pub budget: u64,
+    /// Whether counting and the exploration of waits may refute a bug before the search does.
+    /// Off in tests of the search alone.
+    pub shortcuts: bool,
 }
 
 /// A formula for another solver, and what it is asked.
@@ -106,6 +110,7 @@ impl<'t> Engine<'t> {
             solver,
             added: Vec::new(),
             budget: 100_000,
+            shortcuts: true,
         }
     }
 
@@ -157,7 +162,10 @@ impl<'t> Engine<'t> {
         for &event in &events {
             needed.extend(needed_next(model, event));
         }
-        let Some(limits) = self.encoding.limits(model, &events, &needed) else {
+        let Some(limits) = self
+            .encoding
+            .limits(model, &events, &needed, self.shortcuts)
+        else {
             return Outcome::Impossible;
         };
         let end = self.encoding.frame.end;

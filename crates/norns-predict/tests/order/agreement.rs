@@ -67,6 +67,13 @@ pub fn check(trace: &Trace, reads: Reads, expected: &Found, what: &str) -> usize
         expected,
         "our solver, {what}"
     );
+    let mut search = Engine::new(trace, reads);
+    search.shortcuts = false;
+    assert_eq!(
+        &answers(&bugs, &mut search, what),
+        expected,
+        "our solver without shortcuts, {what}"
+    );
     #[cfg(feature = "z3")]
     {
         let mut z3 = norns_predict::order::SecondOpinion::new(&engine, bugs.clone(), None);
