@@ -1,9 +1,6 @@
-//! Must-happen-before: what is ordered in every schedule.
+//! Vector clocks of must-happen-before (`must`): what is ordered in every schedule.
 //!
-//! Vector clocks over program order, fork and join, the lifetimes of memory and, where a read can
-//! have only one writer, that writer; and over critical sections: when the acquisition of one
-//! section must come before that of another of the same lock, the whole section must. (Said et
-//! al. 2011, section 5.) One entry a thread for every event.
+//! One entry a thread for every event.
 
 use norns_order::Node;
 use norns_trace::EventIndex;

@@ -164,6 +164,11 @@ impl Condition {
         waits.chain(signals).chain(broadcasts)
     }
 
+    /// Where each wait enters the queue, and where it ends.
+    pub fn sleeps(&self) -> impl Iterator<Item = (Node, Node)> + '_ {
+        self.waits.iter().copied()
+    }
+
     pub fn wakes(&self) -> impl Iterator<Item = Node> + '_ {
         self.waits.iter().map(|&(_, wait)| wait)
     }

@@ -10,11 +10,11 @@ use norns_model::Model;
 use norns_order::{Formula, Lazy, Node, View};
 use norns_trace::{Event, EventIndex, Op};
 
-use super::clocks::Clocks;
 use super::conditions::conditions;
 use super::counters::{barriers, semaphores};
 use super::frame::{Constraint, Frame, Part, Sight, node};
-use super::locks::{Lock, locks};
+use super::locks::locks;
+use super::must::Must;
 use super::needs::Needs;
 use super::reach::Reach;
 use super::registers::{Reads, Register, locations, onces};
@@ -43,8 +43,17 @@ pub(super) struct Encoding {
     waiting: OnceCell<Option<Waiting>>,
 }
 
+/// What must-happen-before is to know.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Knowledge {
+    /// What Said et al. (2011) have: for another solver, which shall not rely on more of ours.
+    Little,
+    /// Also what follows from all that reads and waits need.
+    All,
+}
+
 impl Encoding {
-    pub fn new(model: &Model<'_>, reads: Reads) -> Self {
+    pub fn new(model: &Model<'_>, reads: Reads, knowledge: Knowledge) -> Self {
         let count = model.trace.events.len();
         let locks = locks(model);
         let (mut registers, mismatches) = locations(model, reads);
@@ -57,7 +66,14 @@ impl Encoding {
             }
         }
         let onces = onces(model);
-        let (clocks, edges) = always_ordered(model, &locks, registers.iter().chain(&onces));
+        let conditions = conditions(model);
+        let mut must = Must::new(model, &locks, fixed_edges(model, &registers, &onces));
+        if knowledge == Knowledge::All {
+            let registers = registers.iter().filter(|_| needs.is_none());
+            registers.chain(&onces).for_each(|r| must.add_register(r));
+            conditions.iter().for_each(|c| must.add_condition(c));
+        }
+        let (clocks, edges) = must.finish();
         let mut others: Vec<Box<dyn Constraint>> = Vec::new();
         let barriers = barriers(model);
         others.extend(failed_joins(model).map(boxed));
@@ -69,7 +85,7 @@ impl Encoding {
             locks: locks.into_iter().flatten().collect(),
             registers,
             semaphores: semaphores(model),
-            conditions: conditions(model),
+            conditions,
         };
         let reach = Reach::new(model, &objects, &barriers);
         others.extend(barriers.into_iter().map(boxed));
@@ -189,94 +205,16 @@ impl Lazy for Encoding {
     }
 }
 
-/// Must-happen-before, and its direct edges.
-fn always_ordered<'r>(
-    model: &Model<'_>,
-    locks: &[Option<Lock>],
-    registers: impl Iterator<Item = &'r Register>,
-) -> (Clocks, Vec<(Node, Node)>) {
-    let threads = model.threads.len();
-    let mut edges: Vec<(Node, Node)> = Vec::new();
-    for events in &model.threads {
-        edges.extend(events.windows(2).map(|pair| (node(pair[0]), node(pair[1]))));
-    }
-    // In a trace that is not quite in order an edge may point back; such an edge says nothing.
+/// What is ordered between threads whatever the values, and where a read can have one writer only.
+fn fixed_edges(model: &Model<'_>, registers: &[Register], onces: &[Register]) -> Vec<(Node, Node)> {
     let between = model.orders_between_threads().iter();
-    edges.extend(between.map(|&(later, earlier)| (node(earlier), node(later))));
-    for register in registers {
+    let mut edges: Vec<(Node, Node)> = between
+        .map(|&(later, earlier)| (node(earlier), node(later)))
+        .collect();
+    for register in registers.iter().chain(onces) {
         edges.extend(register.only_writers());
     }
-    edges.retain(|(a, b)| a < b);
-    edges.sort_unstable_by_key(|&(a, b)| (b, a));
-    let mut clocks = Clocks::new(threads);
-    let mut next_edge = 0;
-    let mut more = Vec::new();
-    // For every lock and thread the sections so far: position of the acquisition, and the section.
-    let mut sections: Vec<Vec<Vec<(u32, usize)>>> = locks
-        .iter()
-        .map(|lock| {
-            if lock.is_some() {
-                vec![Vec::new(); threads]
-            } else {
-                Vec::new()
-            }
-        })
-        .collect();
-    let mut next_section = vec![0usize; locks.len()];
-    for (i, event) in model.trace.events.iter().enumerate() {
-        let here = EventIndex::from_index(i);
-        let first = next_edge;
-        while edges.get(next_edge).is_some_and(|edge| edge.1.index() == i) {
-            next_edge += 1;
-        }
-        let before = edges[first..next_edge]
-            .iter()
-            .map(|&(a, _)| EventIndex(a.0));
-        clocks.push(event.thread.index(), before);
-        let (Op::Lock(o) | Op::ReadLock(o)) = event.op else {
-            continue;
-        };
-        let Some(lock) = &locks[o.index()] else {
-            continue;
-        };
-        let own = next_section[o.index()];
-        if lock
-            .sections
-            .get(own)
-            .is_none_or(|section| section.acquire != node(here))
-        {
-            continue;
-        }
-        next_section[o.index()] += 1;
-        let section = lock.sections[own];
-        loop {
-            let mut grew = false;
-            for (thread, of_thread) in sections[o.index()].iter().enumerate() {
-                let known = clocks.known(here, thread);
-                let surely = of_thread.partition_point(|&(position, _)| position < known);
-                // The last section that excludes this one is enough: those before it are before it.
-                let last = of_thread[..surely]
-                    .iter()
-                    .rev()
-                    .map(|&(_, k)| &lock.sections[k])
-                    .find(|other| other.excludes(&section));
-                if let Some(release) = last.and_then(|other| other.release)
-                    && release < node(here)
-                    && !clocks.ordered(release, node(here))
-                {
-                    more.push((release, node(here)));
-                    clocks.follow(EventIndex(release.0));
-                    grew = true;
-                }
-            }
-            if !grew {
-                break;
-            }
-        }
-        sections[o.index()][event.thread.index()].push((model.position[i], own));
-    }
-    edges.extend(more);
-    (clocks, edges)
+    edges
 }
 
 /// A join that gave up stands before the end of the thread.

@@ -20,6 +20,7 @@ mod counters;
 mod encoding;
 mod frame;
 mod locks;
+mod must;
 mod needs;
 mod reach;
 mod registers;
@@ -37,7 +38,7 @@ pub use back_end::SecondOpinion;
 pub use candidates::Counts;
 use candidates::Histories;
 use check::ReadCheck;
-use encoding::Encoding;
+use encoding::{Encoding, Knowledge};
 use frame::node;
 pub use registers::Reads;
 
@@ -89,7 +90,7 @@ pub struct Problem {
 impl<'t> Engine<'t> {
     pub fn new(trace: &'t Trace, reads: Reads) -> Self {
         let model = Model::new(trace, Meaning::Optimistic);
-        let encoding = Encoding::new(&model, reads);
+        let encoding = Encoding::new(&model, reads, Knowledge::All);
         let threads = model.threads.len() as u32;
         let chain = trace.events.iter().map(|event| event.thread.0);
         let mut solver = Solver::with_chains(chain.chain([threads]).collect(), &encoding.edges);
@@ -221,7 +222,7 @@ impl<'t> Engine<'t> {
     pub fn problem(&self, bugs: &[Bug]) -> Problem {
         let mut formula = Formula::new();
         // The variables of branch mode belong to one formula: a fresh encoding.
-        let encoding = Encoding::new(&self.model, self.reads);
+        let encoding = Encoding::new(&self.model, self.reads, Knowledge::Little);
         encoding.all(&mut formula);
         let end = encoding.frame.end;
         for constraint in &self.added {

@@ -229,12 +229,12 @@ fn register_supplies(
     for (value, positions) in needs {
         let sources = register.sources(value);
         // Of a single writer must-happen-before knows more.
-        if sources.len() < 2 {
+        if sources.iter().map(Vec::len).sum::<usize>() < 2 {
             continue;
         }
         let mut gives = Positions::new(model);
-        for &source in sources {
-            gives.push(event(register.accesses[source as usize].node));
+        for &source in sources.iter().flatten() {
+            gives.push(event(source));
         }
         supplies.push(Supply {
             initial: 0,

@@ -31,8 +31,8 @@ pub(super) struct Register {
     pub accesses: Vec<Access>,
     nodes: Vec<Node>,
     pub initial: u32,
-    /// For every value the indices of the accesses that write it.
-    sources: FxHashMap<u32, Vec<u32>>,
+    /// For every value the accesses that write it, by thread and in the order of the thread.
+    sources: FxHashMap<u32, Vec<Vec<Node>>>,
     /// Where branches say which reads count; `None`: all that take place.
     needs: Option<std::rc::Rc<Needs>>,
 }
@@ -180,7 +180,7 @@ pub(super) fn locations(model: &Model<'_>, reads: Reads) -> (Vec<Register>, usiz
     builders.sort_unstable_by_key(|&(location, _)| location);
     let registers = builders
         .into_iter()
-        .map(|(_, builder)| Register::new(builder.accesses, builder.initial))
+        .map(|(_, builder)| Register::new(model, builder.accesses, builder.initial))
         .collect();
     (registers, mismatches)
 }
@@ -206,15 +206,24 @@ pub(super) fn onces(model: &Model<'_>) -> Vec<Register> {
         });
     }
     let used = accesses.into_iter().filter(|accesses| !accesses.is_empty());
-    used.map(|accesses| Register::new(accesses, IDLE)).collect()
+    used.map(|accesses| Register::new(model, accesses, IDLE))
+        .collect()
 }
 
 impl Register {
-    fn new(accesses: Vec<Access>, initial: u32) -> Self {
-        let mut sources: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-        for (i, access) in accesses.iter().enumerate() {
+    fn new(model: &Model<'_>, accesses: Vec<Access>, initial: u32) -> Self {
+        let thread = |node: Node| model.thread_of(EventIndex(node.0));
+        let mut sources: FxHashMap<u32, Vec<Vec<Node>>> = FxHashMap::default();
+        for access in &accesses {
             if let Some(value) = access.writes {
-                sources.entry(value).or_default().push(i as u32);
+                let threads = sources.entry(value).or_default();
+                let own = threads
+                    .iter_mut()
+                    .find(|nodes| thread(nodes[0]) == thread(access.node));
+                match own {
+                    Some(nodes) => nodes.push(access.node),
+                    None => threads.push(vec![access.node]),
+                }
             }
         }
         let nodes = accesses.iter().map(|access| access.node).collect();
@@ -231,8 +240,8 @@ impl Register {
         self.needs = Some(needs);
     }
 
-    /// The accesses that write this value.
-    pub fn sources(&self, value: u32) -> &[u32] {
+    /// The accesses that write this value, by thread.
+    pub fn sources(&self, value: u32) -> &[Vec<Node>] {
         self.sources.get(&value).map_or(&[], Vec::as_slice)
     }
 
@@ -241,9 +250,13 @@ impl Register {
     pub fn only_writers(&self) -> impl Iterator<Item = (Node, Node)> + '_ {
         self.accesses.iter().filter_map(|access| {
             let value = access.needs?;
-            let sources = self.sources(value);
-            let only = self.needs.is_none() && value != self.initial && sources.len() == 1;
-            let writer = self.accesses[*sources.first()? as usize].node;
+            let [thread] = self.sources(value) else {
+                return None;
+            };
+            let [writer] = thread[..] else {
+                return None;
+            };
+            let only = self.needs.is_none() && value != self.initial;
             (only && writer < access.node).then_some((writer, access.node))
         })
     }
@@ -260,21 +273,20 @@ impl Register {
     fn refuse(&self, sight: &Sight<'_>, read: &Access, seen: Node, formula: &mut Formula) {
         let released = self.released(sight.frame, read.node, formula);
         let value = read.needs.expect("only reads are refused");
-        // A right write has to come between the wrong one and the read.
-        let sources = self
-            .sources(value)
-            .iter()
-            .map(|&i| self.accesses[i as usize].node);
-        let mut parts: Vec<Part> = sources
-            .filter(|&source| source != read.node)
-            .map(|source| {
-                if sight.is_before(source, seen) {
-                    Part::Before(seen, source)
-                } else {
-                    Part::Before(source, read.node)
-                }
-            })
-            .collect();
+        // A right write has to come between the wrong one and the read. Of each thread the last
+        // that is too early now, or the first that is too late, has to move: if another does, so
+        // does that one.
+        let mut parts: Vec<Part> = Vec::new();
+        for nodes in self.sources(value) {
+            let early = nodes.partition_point(|&source| sight.is_before(source, seen));
+            let late = early + usize::from(nodes.get(early) == Some(&read.node));
+            if let Some(&source) = early.checked_sub(1).map(|k| &nodes[k]) {
+                parts.push(Part::Before(seen, source));
+            }
+            if let Some(&source) = nodes.get(late) {
+                parts.push(Part::Before(source, read.node));
+            }
+        }
         parts.push(Part::Before(read.node, seen));
         prefer_observed(&mut parts);
         parts.push(released);
@@ -285,13 +297,12 @@ impl Register {
     fn refuse_initial(&self, sight: &Sight<'_>, read: &Access, formula: &mut Formula) {
         let released = self.released(sight.frame, read.node, formula);
         let value = read.needs.expect("only reads are refused");
-        let sources = self
+        let first = self
             .sources(value)
             .iter()
-            .map(|&i| self.accesses[i as usize].node);
-        let mut parts: Vec<Part> = sources
-            .filter(|&source| source != read.node)
-            .map(|source| Part::Before(source, read.node))
+            .filter_map(|nodes| nodes.iter().find(|&&source| source != read.node));
+        let mut parts: Vec<Part> = first
+            .map(|&source| Part::Before(source, read.node))
             .collect();
         prefer_observed(&mut parts);
         parts.push(released);
