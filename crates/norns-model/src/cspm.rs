@@ -440,6 +440,9 @@ impl Writer<'_> {
         };
         let block = self.model.lifetimes.block(event);
         let seen: BTreeMap<LocationId, Option<EventIndex>> = self.model.must_see(event).collect();
+        // What the access does to variables comes after all of these: between them it is next, on
+        // each of its cells.
+        let (mut begins, mut ends, mut effects) = (Vec::new(), Vec::new(), Vec::new());
         for location in self.model.locations.of_event(event).map(LocationId) {
             let Ok(i) = self.cells.binary_search(&(location, block)) else {
                 continue;
@@ -454,9 +457,8 @@ impl Writer<'_> {
                 for channel in ["at", "access"] {
                     self.joins_in(format!("RACE_k{i}"), &format!("{channel}.{t}.k{i}.{kind}"));
                 }
-                // What the access does to a variable comes after both: between them it is next.
-                steps.push(format!("at.{t}.k{i}.{kind}"));
-                steps.push(format!("access.{t}.k{i}.{kind}"));
+                begins.push(format!("at.{t}.k{i}.{kind}"));
+                ends.push(format!("access.{t}.k{i}.{kind}"));
             }
             if self.model.meaning == Meaning::Faithful {
                 let number = |event: Option<EventIndex>| event.map_or(0, |event| event.0 + 1);
@@ -468,13 +470,14 @@ impl Writer<'_> {
                     _ => format!("write.{t}.k{i}.{here}"),
                 };
                 self.joins_in(format!("VARIABLE_k{i}"), &step);
-                steps.push(if touch.reads {
+                effects.push(if touch.reads {
                     format!("?{step}")
                 } else {
                     step
                 });
             }
         }
+        steps.extend(begins.into_iter().chain(ends).chain(effects));
     }
 
     fn locking(&mut self, name: &str, lock: ObjectId, on: &str, steps: &mut Vec<String>) {

@@ -40,6 +40,8 @@ impl Random {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Unborn,
+    /// Forked, its first event is still to come.
+    Born,
     Running,
     /// In the queue of the condition; woken or not.
     Asleep(bool),
@@ -117,10 +119,12 @@ impl Generator {
             let kind = if self.shape.plain {
                 ObjectKind::RecursiveMutex
             } else {
-                match self.random.below(5) {
+                match self.random.below(7) {
                     0 => ObjectKind::RecursiveMutex,
                     1 | 2 => ObjectKind::ReaderWriterLock,
                     3 => ObjectKind::RobustMutex,
+                    4 => ObjectKind::ErrorCheckingMutex,
+                    5 => ObjectKind::SpinLock,
                     _ => ObjectKind::Mutex,
                 }
             };
@@ -176,6 +180,10 @@ impl Generator {
     fn act(&mut self, thread: usize) {
         match self.modes[thread] {
             Mode::Unborn | Mode::Ended | Mode::Asleep(false) | Mode::AtBarrier(false) => {}
+            Mode::Born => {
+                self.push(thread, Op::Start);
+                self.modes[thread] = Mode::Running;
+            }
             Mode::Asleep(true) => {
                 self.push(thread, Op::Wait(self.extra(1)));
                 self.modes[thread] = Mode::Woken;
@@ -199,7 +207,7 @@ impl Generator {
         let variable = self.random.below(self.shape.variables) as u64;
         // Variables overlap now and then when sizes differ.
         let size = if !self.shape.plain && self.random.below(6) == 0 {
-            12
+            [1, 12, 16, 24][self.random.below(4)]
         } else {
             4
         };
@@ -207,16 +215,20 @@ impl Generator {
             address: 0x1000 + 8 * variable,
             size,
         };
-        match self.random.below(if self.shape.plain { 12 } else { 24 }) {
+        match self.random.below(if self.shape.plain { 12 } else { 25 }) {
             0 | 1 => self.acquire(thread),
-            2 => self.nest(thread, access),
+            2 | 24 => self.nest(thread, access),
             3..6 => self.release(thread),
             6 | 7 => self.push(thread, Op::Read(access)),
             8 | 9 => self.push(thread, Op::Write(access)),
             10 => {
                 if let Some(child) = self.modes.iter().position(|&mode| mode == Mode::Unborn) {
                     self.push(thread, Op::Fork(ThreadId::from_index(child)));
-                    self.modes[child] = Mode::Running;
+                    self.modes[child] = if self.shape.plain {
+                        Mode::Running
+                    } else {
+                        Mode::Born
+                    };
                 }
             }
             11 => self.join_or_end(thread),
@@ -238,6 +250,7 @@ impl Generator {
             18 => self.call_once(thread),
             19 => self.allocate_or_free(thread),
             20 => self.try_acquire(thread),
+            21 => self.change_nothing(thread),
             _ => {
                 let kinds = [
                     AtomicKind::Load,
@@ -247,11 +260,12 @@ impl Generator {
                 ];
                 let kind = kinds[self.random.below(4)];
                 let order = MemoryOrder::SeqCst;
+                let size = if size == 16 { 16 } else { 4 };
                 self.push(
                     thread,
                     Op::Atomic {
                         address: access.address,
-                        size: 4,
+                        size,
                         kind,
                         order,
                     },
@@ -309,15 +323,31 @@ impl Generator {
         self.push(thread, Op::Unlock(outer));
     }
 
+    /// Where it succeeds, an attempt is an acquisition like any other.
     fn try_acquire(&mut self, thread: usize) {
         let lock = self.random.below(self.shape.locks);
+        let reader_writer = self.trace.objects[lock].kind == ObjectKind::ReaderWriterLock;
+        let write = !reader_writer || self.random.below(3) == 0;
         let object = ObjectId::from_index(lock);
-        if !self.free_for(thread, lock, true) {
+        if self.free_for(thread, lock, write) {
+            self.acquire(thread);
+        } else if write {
             self.push(thread, Op::FailedLock(object));
-        } else if self.trace.objects[lock].kind == ObjectKind::ReaderWriterLock
-            && !self.free_for(thread, lock, false)
-        {
+        } else {
             self.push(thread, Op::FailedReadLock(object));
+        }
+    }
+
+    /// Events that leave everything as it is.
+    fn change_nothing(&mut self, thread: usize) {
+        let other = ThreadId::from_index(self.random.below(self.shape.threads));
+        let born = !matches!(self.modes[other.index()], Mode::Unborn | Mode::Ended);
+        match self.random.below(4) {
+            0 | 1 if born && other.index() != thread && other.index() > 0 => {
+                self.push(thread, Op::FailedJoin(other));
+            }
+            2 if born && other.index() != thread => self.push(thread, Op::Detach(other)),
+            _ => self.push(thread, Op::Fence(MemoryOrder::SeqCst)),
         }
     }
 

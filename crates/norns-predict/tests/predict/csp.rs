@@ -14,7 +14,7 @@ use norns_predict::{Detail, Options, predict};
 #[test]
 fn the_refinement_checker_gives_the_same_verdicts() {
     let (mut deadlocks, mut races) = (0, 0);
-    for seed in 0..400 {
+    for seed in 0..800 {
         let mut random = Random::new(seed ^ 0xc5b);
         let shape = Shape {
             threads: 2 + random.below(2),
