@@ -101,6 +101,14 @@ impl Builder {
         let mut agrees = true;
         if let Some(bytes) = bytes {
             let seen = self.number(bytes);
+            if self.unseen.is_some() {
+                // Reads since then whose values are not known saw the same.
+                let unknown = Some(self.current);
+                let since = self.accesses.iter_mut().rev();
+                since
+                    .take_while(|access| access.needs == unknown && access.writes.is_none())
+                    .for_each(|access| access.needs = Some(seen));
+            }
             match self.unseen.take() {
                 Some(None) => (self.initial, self.current) = (seen, seen),
                 Some(Some(writer)) => {
