@@ -9,26 +9,38 @@ use z3::{Params, SatResult};
 use crate::formula::{Atom, Formula, Literal, Node};
 use crate::solver::Answer;
 
-pub struct Reference {
-    solver: z3::Solver,
-    nodes: Vec<Int>,
-    booleans: Vec<Option<Bool>>,
-}
+/// Z3 itself, for one formula after the other: to make it costs more than a small formula does.
+pub struct Z3(z3::Solver);
 
-impl Reference {
+impl Z3 {
     /// `milliseconds` for one question; without, as long as it takes.
-    pub fn new(
-        nodes: usize,
-        edges: &[(Node, Node)],
-        formula: &Formula,
-        milliseconds: Option<u32>,
-    ) -> Self {
+    pub fn new(milliseconds: Option<u32>) -> Self {
         let solver = z3::Solver::new();
         if let Some(limit) = milliseconds {
             let mut params = Params::new();
             params.set_u32("timeout", limit);
             solver.set_params(&params);
         }
+        Z3(solver)
+    }
+}
+
+/// One formula, which Z3 knows for as long as this lives.
+pub struct Reference<'z> {
+    solver: &'z mut z3::Solver,
+    nodes: Vec<Int>,
+    booleans: Vec<Option<Bool>>,
+}
+
+impl Drop for Reference<'_> {
+    fn drop(&mut self) {
+        self.solver.pop(1);
+    }
+}
+
+impl<'z> Reference<'z> {
+    pub fn new(z3: &'z mut Z3, nodes: usize, edges: &[(Node, Node)], formula: &Formula) -> Self {
+        z3.0.push();
         let booleans = formula
             .atoms()
             .iter()
@@ -38,7 +50,7 @@ impl Reference {
                 Atom::Before(..) => None,
             });
         let reference = Reference {
-            solver,
+            solver: &mut z3.0,
             nodes: (0..nodes)
                 .map(|node| Int::new_const(format!("o{node}")))
                 .collect(),

@@ -122,8 +122,8 @@ fn z3(engine: &Engine<'_>, bugs: &[Bug], answers: &[Answer], ours: f64, limit: f
         return String::new();
     }
     let milliseconds = (limit * 1000.0) as u32;
-    let (mut opinion, mut spent) =
-        timed(|| SecondOpinion::new(engine, bugs.to_vec(), Some(milliseconds)));
+    let mut z3 = norns_order::reference::Z3::new(Some(milliseconds));
+    let (mut opinion, mut spent) = timed(|| SecondOpinion::new(&mut z3, engine, bugs.to_vec()));
     for (k, bug) in bugs.iter().enumerate() {
         let (answer, seconds) = timed(|| opinion.decide(bug));
         spent += seconds;

@@ -23,22 +23,26 @@ impl BackEnd for Engine<'_> {
 /// The whole formula at once, in Z3. Its encoding of values, signals and counts differs from the
 /// one that our solver gets piece by piece.
 #[cfg(feature = "z3")]
-pub struct SecondOpinion {
+pub struct SecondOpinion<'z> {
     problem: super::Problem,
     bugs: Vec<Bug>,
-    reference: norns_order::reference::Reference,
+    reference: norns_order::reference::Reference<'z>,
 }
 
 #[cfg(feature = "z3")]
-impl SecondOpinion {
+impl<'z> SecondOpinion<'z> {
     /// On these bugs, under the constraints that the engine has now.
-    pub fn new(engine: &Engine<'_>, bugs: Vec<Bug>, milliseconds: Option<u32>) -> Self {
+    pub fn new(
+        z3: &'z mut norns_order::reference::Z3,
+        engine: &Engine<'_>,
+        bugs: Vec<Bug>,
+    ) -> Self {
         let problem = engine.problem(&bugs);
         let reference = norns_order::reference::Reference::new(
+            z3,
             problem.nodes,
             &problem.edges,
             &problem.formula,
-            milliseconds,
         );
         SecondOpinion {
             problem,
@@ -49,7 +53,7 @@ impl SecondOpinion {
 }
 
 #[cfg(feature = "z3")]
-impl BackEnd for SecondOpinion {
+impl BackEnd for SecondOpinion<'_> {
     fn decide(&mut self, bug: &Bug) -> Answer {
         let known = self.bugs.iter().position(|other| other == bug);
         let query = known.expect("the bug is one of those that the opinion was asked on");

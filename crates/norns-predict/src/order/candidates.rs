@@ -208,7 +208,7 @@ impl Engine<'_> {
     }
 
     /// Whether each event wants a lock that the thread of the next one holds.
-    pub(super) fn is_cycle(&self, events: &[EventIndex]) -> bool {
+    pub fn is_cycle(&self, events: &[EventIndex]) -> bool {
         let next = events.iter().cycle().skip(1);
         events.len() > 1
             && events.iter().zip(next).all(|(&one, &other)| {

@@ -7,11 +7,20 @@ use norns_model::brute_force::enumerate;
 use norns_model::random_trace::{Random, Shape, random_trace};
 use norns_model::{Bug, Meaning, Model};
 use norns_order::Answer;
+#[cfg(feature = "z3")]
+use norns_predict::order::SecondOpinion;
 use norns_predict::order::{BackEnd, Engine, Reads};
 use norns_trace::{EventIndex, Trace};
 
+use crate::coverage::{Coverage, MEMORY, SYNCHRONISATION, VALUES};
 use crate::exploration::explore;
 use crate::values::{with_branches, with_values};
+
+#[cfg(feature = "z3")]
+thread_local! {
+    static Z3: std::cell::RefCell<norns_order::reference::Z3> =
+        std::cell::RefCell::new(norns_order::reference::Z3::new(None));
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
@@ -76,8 +85,10 @@ pub fn check(trace: &Trace, reads: Reads, expected: &Found, what: &str) -> usize
     );
     #[cfg(feature = "z3")]
     {
-        let mut z3 = norns_predict::order::SecondOpinion::new(&engine, bugs.clone(), None);
-        assert_eq!(&answers(&bugs, &mut z3, what), expected, "Z3, {what}");
+        Z3.with_borrow_mut(|z3| {
+            let mut opinion = SecondOpinion::new(z3, &engine, bugs.clone());
+            assert_eq!(&answers(&bugs, &mut opinion, what), expected, "Z3, {what}");
+        });
     }
     expected.races.len() + expected.deadlocks.len()
 }
@@ -92,19 +103,43 @@ fn shape(seed: u64, plain: bool) -> Shape {
     }
 }
 
-/// The number of seeds: fewer where Z3 is asked too.
-pub fn seeds(count: u64) -> std::ops::Range<u64> {
-    0..if cfg!(feature = "z3") {
-        count / 8
-    } else {
-        count
+/// What one test has seen.
+#[derive(Default)]
+struct Tally {
+    coverage: Coverage,
+    races: usize,
+    deadlocks: usize,
+    /// Races and deadlocks that no whole run of their trace shows.
+    doomed: usize,
+}
+
+impl Tally {
+    fn add(&mut self, trace: &Trace, found: &Found, doomed: usize) {
+        self.coverage.add(trace);
+        self.races += found.races.len();
+        self.deadlocks += found.deadlocks.len();
+        self.doomed += doomed;
+    }
+
+    fn demand(&self, what: &str, traces: usize, races: usize, deadlocks: usize, doomed: usize) {
+        println!(
+            "{what}: {} traces, {} races, {} deadlocks, {} of both in no whole run",
+            self.coverage.traces, self.races, self.deadlocks, self.doomed
+        );
+        assert!(
+            self.coverage.traces >= traces
+                && self.races >= races
+                && self.deadlocks >= deadlocks
+                && self.doomed >= doomed,
+            "the random traces show too little"
+        );
     }
 }
 
 #[test]
 fn both_meanings_of_model() {
-    let mut found = 0;
-    for seed in seeds(4000) {
+    let mut tally = Tally::default();
+    for seed in 0..4000 {
         let trace = random_trace(seed, shape(seed, seed % 2 == 0));
         for (meaning, reads) in [
             (Meaning::Optimistic, Reads::Anything),
@@ -113,63 +148,74 @@ fn both_meanings_of_model() {
             let Some(all) = enumerate(&trace, meaning, 30_000) else {
                 continue;
             };
+            let doomed = all.lock_deadlocks.len();
             let expected = Found {
                 races: all.races,
                 deadlocks: all.lock_deadlocks,
             };
-            found += check(
+            check(
                 &trace,
                 reads,
                 &expected,
                 &format!("seed {seed}, {meaning:?}"),
             );
+            tally.add(&trace, &expected, doomed);
         }
     }
-    assert!(found > 300, "the random traces show too little: {found}");
+    tally.demand("meanings", 7500, 20_000, 200, 200);
+    tally
+        .coverage
+        .demand(SYNCHRONISATION.iter().chain(&MEMORY), 50);
 }
 
 #[test]
 fn values() {
-    let mut found = 0;
-    for seed in seeds(4000) {
+    let mut tally = Tally::default();
+    for seed in 0..8000 {
         let mut trace = random_trace(seed + 50_000, shape(seed, seed % 2 == 0));
         with_values(&mut trace, &mut Random::new(seed ^ 0x5eed));
-        let Some(expected) = explore(&trace, Reads::SameValue, 20_000) else {
+        let Some(all) = explore(&trace, Reads::SameValue, 20_000) else {
             continue;
         };
-        found += check(
+        check(
             &trace,
             Reads::SameValue,
-            &expected,
+            &all.found,
             &format!("seed {seed}, values"),
         );
+        tally.add(&trace, &all.found, all.doomed);
     }
-    assert!(found > 300, "the random traces show too little: {found}");
+    tally.demand("values", 7500, 20_000, 200, 1000);
+    let kinds = SYNCHRONISATION.iter().chain(&MEMORY).chain(&VALUES);
+    tally.coverage.demand(kinds, 50);
 }
 
 #[test]
 fn branches() {
-    let mut found = 0;
-    for seed in seeds(800) {
+    let mut tally = Tally::default();
+    for seed in 0..3000 {
         let small = Shape {
             events: 9 + (seed % 5) as usize,
-            ..shape(seed, seed % 3 != 0)
+            ..shape(seed, seed % 2 == 0)
         };
         let mut trace = random_trace(seed + 90_000, small);
         let mut random = Random::new(seed ^ 0xb4a2c4);
         with_branches(&mut trace, &mut random);
         with_values(&mut trace, &mut random);
         for reads in [Reads::SameWrite, Reads::SameValue] {
-            let Some(expected) = explore(&trace, reads, 4_000) else {
+            let Some(all) = explore(&trace, reads, 4_000) else {
                 continue;
             };
-            found += check(
+            check(
                 &trace,
                 reads,
-                &expected,
+                &all.found,
                 &format!("seed {seed}, branches, {reads:?}"),
             );
+            tally.add(&trace, &all.found, all.doomed);
         }
     }
-    assert!(found > 40, "the random traces show too little: {found}");
+    tally.demand("branches", 3000, 1500, 30, 100);
+    let kinds = SYNCHRONISATION.iter().chain(&MEMORY).chain(&VALUES);
+    tally.coverage.demand(kinds.chain(&["branch"]), 10);
 }

@@ -3,6 +3,10 @@
 //! The steps are those of the model; values and branches are followed here, byte by byte, along
 //! each schedule. Without branches two schedules to the same state and memory count once; with
 //! them the history matters, so all are followed.
+//!
+//! Races that no whole run of the trace shows are counted apart: every schedule to them leads into
+//! a deadlock, or to reads that see something else. They are what an encoding that orders the
+//! whole trace loses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +29,21 @@ struct Explorer<'t> {
     /// Whom each read byte was written by in the trace.
     saw: BTreeMap<(EventIndex, u64), Writer>,
     found: Found,
-    seen: BTreeSet<(Vec<u32>, Vec<(u64, Writer)>)>,
+    /// Races that some whole run passes.
+    passed: BTreeSet<(EventIndex, EventIndex)>,
+    /// Whether a schedule through it takes all events.
+    seen: BTreeMap<(Vec<u32>, Vec<(u64, Writer)>), bool>,
     steps_left: usize,
 }
 
+pub struct Explored {
+    pub found: Found,
+    /// Races and deadlocks that no whole run passes.
+    pub doomed: usize,
+}
+
 /// `None` when there are too many schedules.
-pub fn explore(trace: &Trace, reads: Reads, limit: usize) -> Option<Found> {
+pub fn explore(trace: &Trace, reads: Reads, limit: usize) -> Option<Explored> {
     let mut explorer = Explorer {
         model: Model::new(trace, Meaning::Optimistic),
         reads,
@@ -38,13 +51,16 @@ pub fn explore(trace: &Trace, reads: Reads, limit: usize) -> Option<Found> {
         contents: BTreeMap::new(),
         saw: BTreeMap::new(),
         found: Found::default(),
-        seen: BTreeSet::new(),
+        passed: BTreeSet::new(),
+        seen: BTreeMap::new(),
         steps_left: limit,
     };
     explorer.watch_trace();
     let start = State::initial(&explorer.model);
     explorer.go(start, BTreeMap::new(), Vec::new())?;
-    Some(explorer.found)
+    let found = explorer.found;
+    let doomed = found.races.difference(&explorer.passed).count() + found.deadlocks.len();
+    Some(Explored { found, doomed })
 }
 
 fn bytes(touch: Touch) -> std::ops::Range<u64> {
@@ -88,27 +104,33 @@ impl Explorer<'_> {
                 && value(saw) == value(writer))
     }
 
-    /// `history` are the reads so far: event, byte, whom they saw.
+    /// `history` are the reads so far: event, byte, whom they saw. Returns whether all events can
+    /// still take place.
     fn go(
         &mut self,
         state: State,
         memory: BTreeMap<u64, Writer>,
         history: Vec<(EventIndex, u64, Writer)>,
-    ) -> Option<()> {
+    ) -> Option<bool> {
         self.steps_left = self.steps_left.checked_sub(1)?;
         if !self.is_right(&state, &history) {
-            return Some(());
+            return Some(false);
         }
-        if !self.has_branches {
-            let key = (
-                state.key().to_vec(),
-                memory.iter().map(|(b, w)| (*b, *w)).collect(),
-            );
-            if !self.seen.insert(key) {
-                return Some(());
-            }
+        let key = (
+            state.key().to_vec(),
+            memory.iter().map(|(b, w)| (*b, *w)).collect(),
+        );
+        if !self.has_branches
+            && let Some(&completes) = self.seen.get(&key)
+        {
+            return Some(completes);
         }
-        self.found.races.extend(self.model.races_at(&state));
+        let races = self.model.races_at(&state);
+        let threads = self.model.thread_ids();
+        let mut completes = threads
+            .zip(&self.model.threads)
+            .all(|(thread, events)| state.position(thread) == events.len());
+        self.found.races.extend(races.iter().copied());
         for mut cycle in self.model.lock_cycles_at(&state) {
             cycle.sort_unstable();
             self.found.deadlocks.insert(cycle);
@@ -132,9 +154,15 @@ impl Explorer<'_> {
                     }
                 }
             }
-            self.go(next, memory, history)?;
+            completes |= self.go(next, memory, history)?;
         }
-        Some(())
+        if completes {
+            self.passed.extend(races);
+        }
+        if !self.has_branches {
+            self.seen.insert(key, completes);
+        }
+        Some(completes)
     }
 
     fn is_branch(&self, event: EventIndex) -> bool {

@@ -1,6 +1,7 @@
 //! The ordering engine against enumeration, Z3 and the examples of the papers.
 
 mod agreement;
+mod coverage;
 mod exploration;
 mod kinds;
 mod papers;

@@ -7,9 +7,11 @@ use norns_model::random_trace::Random;
 use norns_trace::trace::{Custom, Value};
 use norns_trace::{Event, EventIndex, Op, Trace};
 
-/// Every access gets the value that it has in the order of the trace; writes write 0 or 1.
+/// Accesses get the values that they have in the order of the trace: 0 or 1, the same for the
+/// four bytes of a word. Of one access in sixteen the value is not known.
 pub fn with_values(trace: &mut Trace, random: &mut Random) {
     let mut memory: HashMap<u64, u8> = HashMap::new();
+    let initial = random.below(2);
     for (i, event) in trace.events.iter().enumerate() {
         let Some(touch) = Touch::of(event.op) else {
             continue;
@@ -23,18 +25,26 @@ pub fn with_values(trace: &mut Trace, random: &mut Random) {
         if touch.reads {
             value.read = bytes
                 .clone()
-                .map(|b| memory.get(&b).copied().unwrap_or(0))
+                .map(|b| {
+                    memory
+                        .get(&b)
+                        .copied()
+                        .unwrap_or((b / 8 % 2) as u8 * initial as u8)
+                })
                 .collect();
         }
         if touch.writes {
-            let byte = random.below(2) as u8;
-            memory.extend(bytes.clone().map(|b| (b, byte)));
+            let (same, byte) = (random.below(2), random.below(2));
+            let byte = |b: u64| (byte as u64 ^ (b / 4 % 2 * same as u64)) as u8;
+            memory.extend(bytes.clone().map(|b| (b, byte(b))));
             // What an allocator leaves in a block is not recorded.
             if !matches!(touch.kind, TouchKind::Allocate | TouchKind::Free) {
-                value.written = bytes.map(|_| byte).collect();
+                value.written = bytes.map(byte).collect();
             }
         }
-        trace.values.push(value);
+        if random.below(16) > 0 {
+            trace.values.push(value);
+        }
     }
 }
 
