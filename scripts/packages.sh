@@ -4,7 +4,7 @@
 BUILD_PACKAGES="gcc g++ libc6-dev"
 # What the tests use besides: more compilers, a debugger, build systems, a solver to compare with,
 # a browser to look at the report.
-TEST_PACKAGES="$BUILD_PACKAGES clang-14 clang-19 make cmake gdb libz3-dev chromium"
+TEST_PACKAGES="$BUILD_PACKAGES clang-14 clang-19 make cmake gdb z3 libz3-dev chromium"
 
 # ensure_packages FOLDER NAME...: remembers success in FOLDER/target, so that it costs nothing
 # the next time.

@@ -2,8 +2,8 @@
 //!
 //! `norns predict --engine order` asks about everything; this command is for one pair or cycle,
 //! for a second opinion (`--second-opinion` asks an installed `z3`, `--smt2` writes the same
-//! questions for any other solver), and for constraints that a replay has taught. Ends with 0 when nothing is possible, 1 when something
-//! is.
+//! questions for any other solver), and for constraints that a replay has taught. Ends with 0 when
+//! nothing is possible, 1 when something is, 2 when Z3 disagrees.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -138,7 +138,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let bugs = if arguments.race.is_empty() && arguments.deadlock.is_empty() {
         all_candidates(&engine)
     } else {
-        asked(&trace, &pairs(&arguments.race)?, &arguments.deadlock)?
+        let races = pairs(&arguments.race)?;
+        asked(&trace, &engine, &races, &arguments.deadlock)?
     };
     match &arguments.smt2 {
         Some(path) => write_smt2(&engine, &bugs, path),
@@ -169,6 +170,7 @@ fn in_trace(trace: &Trace, events: &[EventIndex]) -> anyhow::Result<()> {
 
 fn asked(
     trace: &Trace,
+    engine: &Engine<'_>,
     races: &[[EventIndex; 2]],
     deadlocks: &[Events],
 ) -> anyhow::Result<Vec<Bug>> {
@@ -198,6 +200,12 @@ fn asked(
             bail!("event {} acquires no lock", event.0);
         }
         let mut blocked = cycle.0.clone();
+        if !engine.is_cycle(&blocked) {
+            let cycle = numbers(&blocked).join(",");
+            bail!(
+                "events {cycle} are no cycle: each has to want a lock that the next one's thread holds"
+            );
+        }
         let smallest = (0..blocked.len()).min_by_key(|&i| blocked[i]).unwrap_or(0);
         blocked.rotate_left(smallest);
         bugs.push(Bug::LockDeadlock { blocked });
@@ -236,8 +244,11 @@ fn name(bug: &Bug) -> String {
         Bug::LockDeadlock { blocked } => ("deadlock", blocked.clone()),
         Bug::Stuck { blocked } => ("stuck", blocked.clone()),
     };
-    let numbers: Vec<String> = events.iter().map(|event| event.0.to_string()).collect();
-    format!("{kind} {}", numbers.join(","))
+    format!("{kind} {}", numbers(&events).join(","))
+}
+
+fn numbers(events: &[EventIndex]) -> Vec<String> {
+    events.iter().map(|event| event.0.to_string()).collect()
 }
 
 fn answer(
@@ -251,7 +262,6 @@ fn answer(
     let mut refuted = Vec::new();
     for bug in bugs {
         let name = name(&bug);
-        // A cycle of the user's may be none at all.
         match engine.find(bug.clone()) {
             Outcome::Impossible => {
                 writeln!(out, "{name}: impossible")?;
@@ -262,12 +272,7 @@ fn answer(
                 possible = true;
                 writeln!(out, "{name}: after {} events", witness.schedule.len())?;
                 if schedules {
-                    let steps: Vec<String> = witness
-                        .schedule
-                        .iter()
-                        .map(|event| event.0.to_string())
-                        .collect();
-                    writeln!(out, "  {}", steps.join(" "))?;
+                    writeln!(out, "  {}", numbers(&witness.schedule).join(" "))?;
                 }
             }
         }
