@@ -157,10 +157,13 @@ impl Engine<'_> {
         }
         let mut pairs = BTreeSet::new();
         'all: for events in &by_location {
-            for (i, &one) in events.iter().enumerate() {
-                for &other in &events[i + 1..] {
-                    if model.conflict(one, other) {
-                        pairs.insert((one, other));
+            // Most accesses only read: every pair has one that writes.
+            let writes = |&event: &EventIndex| Touch::of(model.op(event)).is_some_and(|t| t.writes);
+            for (i, &write) in events.iter().enumerate().filter(|(_, event)| writes(event)) {
+                let earlier = events[..i].iter().filter(|event| !writes(event));
+                for &other in earlier.chain(&events[i + 1..]) {
+                    if model.conflict(write, other) {
+                        pairs.insert((write.min(other), write.max(other)));
                         if pairs.len() >= limit {
                             break 'all;
                         }
