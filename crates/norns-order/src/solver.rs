@@ -142,6 +142,8 @@ pub struct Solver {
     changes: Vec<Option<Node>>,
     seen: Vec<bool>,
     contradiction: bool,
+    /// The literals of the tracked clauses together.
+    size: usize,
     statistics: Statistics,
 }
 
@@ -187,6 +189,7 @@ impl Solver {
             changes: Vec::new(),
             seen: Vec::new(),
             contradiction: false,
+            size: 0,
             statistics: Statistics::default(),
         }
     }
@@ -217,6 +220,48 @@ impl Solver {
         if let Some(conflict) = self.attach(literals, 0) {
             self.resolve(conflict);
         }
+    }
+
+    /// How many literals all clauses have, about: what memory grows with.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Forgets all clauses and variables. Literals from before mean nothing any more.
+    pub fn forget_all(&mut self) {
+        self.backtrack(0);
+        self.remove_edges();
+        self.formula = Formula::new();
+        self.assigned.clear();
+        self.current.clear();
+        self.level.clear();
+        self.reason.clear();
+        self.trail_index.clear();
+        self.trail.clear();
+        self.head = 0;
+        self.watches.clear();
+        self.clauses.clear();
+        self.learned = 0;
+        self.tracked.clear();
+        self.occurrences.clear();
+        self.suspects.clear();
+        self.suspected.clear();
+        self.weight.clear();
+        self.origin.clear();
+        self.variables_at.iter_mut().for_each(Vec::clear);
+        self.seen.clear();
+        self.contradiction = false;
+        self.size = 0;
+    }
+
+    /// Takes the edges of all literals of the trail out of the graph. Level 0 only.
+    fn remove_edges(&mut self) {
+        for index in (0..self.theory_head).rev() {
+            if let Some((a, b)) = self.formula.edge(self.trail[index]) {
+                self.graph.remove(a, b);
+            }
+        }
+        self.theory_head = 0;
     }
 
     pub fn order(&self) -> &Order {
@@ -312,6 +357,7 @@ impl Solver {
 
     fn track(&mut self, literals: &[Literal]) {
         let number = self.tracked.len() as u32;
+        self.size += literals.len();
         self.suspected.push(false);
         self.weight.push(0.0);
         for &literal in literals {
@@ -327,12 +373,7 @@ impl Solver {
     fn begin(&mut self, query: &Query, lazy: &mut impl Lazy) {
         self.backtrack(0);
         self.forget();
-        for index in (0..self.theory_head).rev() {
-            if let Some((a, b)) = self.formula.edge(self.trail[index]) {
-                self.graph.remove(a, b);
-            }
-        }
-        self.theory_head = 0;
+        self.remove_edges();
         let start = query.start.as_ref();
         let same = self
             .graph

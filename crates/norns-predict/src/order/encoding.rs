@@ -31,8 +31,9 @@ pub(super) struct Encoding {
     pub edges: Vec<(Node, Node)>,
     /// Reads that did not see the last write that the trace has.
     pub mismatches: usize,
-    /// Whether branch events say which reads need their values.
-    pub branches: bool,
+    /// Where branch events say which reads need their values.
+    needs: Option<Rc<Needs>>,
+    knowledge: Knowledge,
     objects: Objects,
     run: Run,
     /// Constraints that a run does not follow: few, or, where branches say which reads count,
@@ -43,12 +44,14 @@ pub(super) struct Encoding {
     waiting: OnceCell<Option<Waiting>>,
 }
 
-/// What must-happen-before is to know.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Knowledge {
-    /// What Said et al. (2011) have: for another solver, which shall not rely on more of ours.
+/// What is known before the search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Must-happen-before as Said et al. (2011) have it: for another solver, which shall not rely
+    /// on more of ours, and for tests of the search alone.
     Little,
-    /// Also what follows from all that reads and waits need.
+    /// Also what follows from all that reads and waits need (`must`), from counting (`reach`) and
+    /// from an exploration of waits (`waiting`).
     All,
 }
 
@@ -96,12 +99,25 @@ impl Encoding {
             },
             edges,
             mismatches,
-            branches: needs.is_some(),
+            needs,
+            knowledge,
             run: Run::new(count, &objects),
             objects,
             others,
             reach,
             waiting: OnceCell::new(),
+        }
+    }
+
+    /// Whether branch events say which reads need their values.
+    pub fn has_branches(&self) -> bool {
+        self.needs.is_some()
+    }
+
+    /// The solver has forgotten all literals.
+    pub fn forget_literals(&self) {
+        if let Some(needs) = &self.needs {
+            needs.forget_literals();
         }
     }
 
@@ -118,7 +134,6 @@ impl Encoding {
         model: &Model<'_>,
         events: &[EventIndex],
         needed: &[EventIndex],
-        shortcuts: bool,
     ) -> Option<Vec<u32>> {
         let clocks = &self.frame.clocks;
         let needed = self.needed(model, needed);
@@ -126,7 +141,7 @@ impl Encoding {
         for &event in events {
             limits[model.thread_of(event).index()] = model.position[event.index()];
         }
-        if !shortcuts {
+        if self.knowledge == Knowledge::Little {
             return Some(limits);
         }
         if !self.reach.lower(model, clocks, &needed, &mut limits) {

@@ -38,7 +38,8 @@ pub use back_end::SecondOpinion;
 pub use candidates::Counts;
 use candidates::Histories;
 use check::ReadCheck;
-use encoding::{Encoding, Knowledge};
+use encoding::Encoding;
+pub use encoding::Knowledge;
 use frame::node;
 pub use registers::Reads;
 
@@ -73,9 +74,8 @@ pub struct Engine<'t> {
     added: Vec<Constraint>,
     /// How many conflicts one question may cost.
     pub budget: u64,
-    /// Whether counting and the exploration of waits may refute a bug before the search does.
-    /// Off in tests of the search alone.
-    pub shortcuts: bool,
+    /// How many literals in clauses, about, are kept from one question to the next.
+    pub memory: usize,
 }
 
 /// A formula for another solver, and what it is asked.
@@ -89,13 +89,18 @@ pub struct Problem {
 
 impl<'t> Engine<'t> {
     pub fn new(trace: &'t Trace, reads: Reads) -> Self {
+        Self::with_knowledge(trace, reads, Knowledge::All)
+    }
+
+    /// The answers are the same; with little knowledge the search has to find more itself.
+    pub fn with_knowledge(trace: &'t Trace, reads: Reads, knowledge: Knowledge) -> Self {
         let model = Model::new(trace, Meaning::Optimistic);
-        let encoding = Encoding::new(&model, reads, Knowledge::All);
+        let encoding = Encoding::new(&model, reads, knowledge);
         let threads = model.threads.len() as u32;
         let chain = trace.events.iter().map(|event| event.thread.0);
         let mut solver = Solver::with_chains(chain.chain([threads]).collect(), &encoding.edges);
         solver.set_steady(encoding.frame.end);
-        let by_write = reads == Reads::SameWrite && !encoding.branches;
+        let by_write = reads == Reads::SameWrite && !encoding.has_branches();
         let meaning = if by_write {
             Meaning::Faithful
         } else {
@@ -111,7 +116,7 @@ impl<'t> Engine<'t> {
             solver,
             added: Vec::new(),
             budget: 100_000,
-            shortcuts: true,
+            memory: 1_000_000,
         }
     }
 
@@ -139,11 +144,24 @@ impl<'t> Engine<'t> {
 
     /// From now on only schedules under this constraint count.
     pub fn add(&mut self, constraint: Constraint) {
-        let literals = constraint_literals(&constraint, self.encoding.frame.end, &mut |a, b| {
+        self.tell(&constraint);
+        self.added.push(constraint);
+    }
+
+    fn tell(&mut self, constraint: &Constraint) {
+        let literals = constraint_literals(constraint, self.encoding.frame.end, &mut |a, b| {
             self.solver.before(a, b)
         });
         self.solver.add_clause(literals);
-        self.added.push(constraint);
+    }
+
+    /// What earlier questions have taught is worth its memory only up to a limit.
+    fn forget(&mut self) {
+        self.solver.forget_all();
+        self.encoding.forget_literals();
+        for constraint in std::mem::take(&mut self.added) {
+            self.add(constraint);
+        }
     }
 
     /// A schedule that shows this bug: a race or a cycle of locks.
@@ -158,15 +176,15 @@ impl<'t> Engine<'t> {
         if !is_candidate || self.is_surely_impossible(&bug) {
             return Outcome::Impossible;
         }
+        if self.solver.size() > self.memory {
+            self.forget();
+        }
         let model = &self.model;
         let mut needed: Vec<EventIndex> = Vec::new();
         for &event in &events {
             needed.extend(needed_next(model, event));
         }
-        let Some(limits) = self
-            .encoding
-            .limits(model, &events, &needed, self.shortcuts)
-        else {
+        let Some(limits) = self.encoding.limits(model, &events, &needed) else {
             return Outcome::Impossible;
         };
         let end = self.encoding.frame.end;
@@ -203,7 +221,7 @@ impl<'t> Engine<'t> {
         if let Err(refusal) = self.checker.check(witness) {
             panic!("the ordering solver gave a schedule that is none: {refusal}");
         }
-        let by_value = self.reads == Reads::SameValue || self.encoding.branches;
+        let by_value = self.reads == Reads::SameValue || self.encoding.has_branches();
         if self.reads != Reads::Anything && by_value {
             let (model, reads) = (&self.model, self.reads);
             let read_check = self

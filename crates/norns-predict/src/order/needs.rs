@@ -73,6 +73,11 @@ impl Needs {
         Some(needs)
     }
 
+    /// The solver has forgotten all variables.
+    pub fn forget_literals(&self) {
+        self.matters.borrow_mut().fill(None);
+    }
+
     /// The variable of a read, with its rules when it is new.
     fn matters(&self, frame: &Frame, read: Node, formula: &mut Formula) -> Literal {
         // Later reads first, without recursion: threads are long.

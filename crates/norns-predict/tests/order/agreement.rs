@@ -9,7 +9,7 @@ use norns_model::{Bug, Meaning, Model};
 use norns_order::Answer;
 #[cfg(feature = "z3")]
 use norns_predict::order::SecondOpinion;
-use norns_predict::order::{BackEnd, Engine, Reads};
+use norns_predict::order::{BackEnd, Engine, Knowledge, Reads};
 use norns_trace::{EventIndex, Trace};
 
 use crate::coverage::{Coverage, MEMORY, SYNCHRONISATION, VALUES};
@@ -76,12 +76,17 @@ pub fn check(trace: &Trace, reads: Reads, expected: &Found, what: &str) -> usize
         expected,
         "our solver, {what}"
     );
-    let mut search = Engine::new(trace, reads);
-    search.shortcuts = false;
+    let mut search = Engine::with_knowledge(trace, reads, Knowledge::Little);
     assert_eq!(
         &answers(&bugs, &mut search, what),
         expected,
-        "our solver without shortcuts, {what}"
+        "the search alone, {what}"
+    );
+    engine.memory = 0;
+    assert_eq!(
+        &answers(&bugs, &mut engine, what),
+        expected,
+        "our solver, forgetting, {what}"
     );
     #[cfg(feature = "z3")]
     {
