@@ -23,11 +23,6 @@ pub struct Order {
     previous: Vec<u32>,
     next: Vec<u32>,
     first: u32,
-    /// The node whose place does not follow from its number.
-    divider: Option<Node>,
-    /// Up to the first of these nodes, and from the second on, the order is the one to start
-    /// from. `NOBODY`: up to the very beginning, or end.
-    changed: Option<(u32, u32)>,
 }
 
 impl Order {
@@ -38,19 +33,6 @@ impl Order {
     /// Comparable with other labels of the same order only.
     pub fn label(&self, node: Node) -> u64 {
         self.label[node.index()]
-    }
-
-    /// The numbers of the nodes among which something changed since the query began: all others
-    /// stand before or after all of these, as at the beginning. `None` when nothing has moved.
-    pub fn changed(&self) -> Option<std::ops::Range<u32>> {
-        let (low, high) = self.changed?;
-        let low = if low == NOBODY { 0 } else { low + 1 };
-        let high = if high == NOBODY {
-            self.label.len() as u32
-        } else {
-            high
-        };
-        Some(low..high)
     }
 
     /// The node behind this one; the first node for `None`.
@@ -140,32 +122,6 @@ impl Order {
             node = self.next[node as usize];
         }
     }
-
-    /// The order between two neighbours of the current order, exclusive, is about to change.
-    fn note_change(&mut self, mut low: u32, mut high: u32) {
-        let divider = self.divider.map_or(NOBODY, |node| node.0);
-        if low != NOBODY && low == divider {
-            low = self.previous[low as usize];
-        }
-        if high != NOBODY && high == divider {
-            high = self.next[high as usize];
-        }
-        let label = |node: u32, none: u64| match node {
-            NOBODY => none,
-            _ => self.label[node as usize],
-        };
-        self.changed = Some(match self.changed {
-            None => (low, high),
-            Some((l, h)) => (
-                if label(low, 0) < label(l, 0) { low } else { l },
-                if label(high, u64::MAX) > label(h, u64::MAX) {
-                    high
-                } else {
-                    h
-                },
-            ),
-        });
-    }
 }
 
 /// Fixed edges by node, in one array.
@@ -249,8 +205,6 @@ impl Graph {
                 previous,
                 next,
                 first,
-                divider: None,
-                changed: None,
             },
             fixed_out: Fixed::new(count, edges.iter().map(|&(a, b)| (a.0, b.0))),
             fixed_in: Fixed::new(count, edges.iter().map(|&(a, b)| (b.0, a.0))),
@@ -267,56 +221,41 @@ impl Graph {
         }
     }
 
-    /// Goes back to the order to start from; then, with `divided`, the divider comes behind the
-    /// nodes that are early and before all others. Returns how many nodes stand first in the
-    /// order of their numbers.
-    pub fn begin(&mut self, divided: Option<(Node, &[bool])>) -> u32 {
+    /// Goes back to the order to start from: `start`, or that of the numbers. Returns how many
+    /// nodes stand first in the order of their numbers.
+    pub fn begin(&mut self, start: Option<&[Node]>) -> u32 {
         let order = &mut self.order;
-        order.label.copy_from_slice(&self.start.0);
-        order.previous.copy_from_slice(&self.start.1);
-        order.next.copy_from_slice(&self.start.2);
-        order.first = if order.label.is_empty() { NOBODY } else { 0 };
-        order.divider = divided.map(|(node, _)| node);
-        order.changed = None;
-        let Some((divider, early)) = divided else {
+        let Some(start) = start else {
+            order.label.copy_from_slice(&self.start.0);
+            order.previous.copy_from_slice(&self.start.1);
+            order.next.copy_from_slice(&self.start.2);
+            order.first = if order.label.is_empty() { NOBODY } else { 0 };
             return order.label.len() as u32;
         };
-        let nodes = || (0..early.len() as u32).filter(|&node| node != divider.0);
-        let first_late = nodes().find(|&node| !early[node as usize]);
-        let last_early = nodes().rev().find(|&node| early[node as usize]);
+        assert_eq!(start.len(), order.label.len(), "the order has every node");
+        order.label.fill(0);
         let mut last = NOBODY;
         order.first = NOBODY;
-        let late = nodes().filter(|&node| !early[node as usize]);
-        let order_now = nodes()
-            .filter(|&node| early[node as usize])
-            .chain([divider.0])
-            .chain(late);
-        for (i, node) in order_now.enumerate() {
-            order.label[node as usize] = (i as u64 + 1) * GAP;
-            order.previous[node as usize] = last;
+        for (i, node) in start.iter().enumerate() {
+            assert_eq!(order.label[node.index()], 0, "no node comes twice");
+            order.label[node.index()] = (i as u64 + 1) * GAP;
+            order.previous[node.index()] = last;
             match last {
-                NOBODY => order.first = node,
-                _ => order.next[last as usize] = node,
+                NOBODY => order.first = node.0,
+                _ => order.next[last as usize] = node.0,
             }
-            last = node;
+            last = node.0;
         }
         if last != NOBODY {
             order.next[last as usize] = NOBODY;
         }
-        if let (Some(late), Some(early)) = (first_late, last_early)
-            && late < early
-        {
-            let neighbour = |node: u32| if node == divider.0 { NOBODY } else { node };
-            let before = late.checked_sub(1).map_or(NOBODY, neighbour);
-            let after = early + 1;
-            let after = if (after as usize) < order.label.len() {
-                neighbour(after)
-            } else {
-                NOBODY
-            };
-            order.changed = Some((before, after));
-        }
-        first_late.unwrap_or(divider.0).min(divider.0)
+        // What is found by moving nodes about would be nonsense.
+        assert!(
+            self.fixed_edges().all(|(a, b)| self.order.is_before(a, b)),
+            "fixed edges agree with the order to start from"
+        );
+        let same = start.iter().zip(0..).take_while(|(node, i)| node.0 == *i);
+        same.count() as u32
     }
 
     /// Adds an edge. `moved` says which nodes had to move; when some had, the node behind which
@@ -332,8 +271,6 @@ impl Graph {
             self.moved
                 .sort_unstable_by_key(|&node| label[node as usize]);
             let before_b = self.order.previous[b.index()];
-            let after_a = self.order.next[a.index()];
-            self.order.note_change(before_b, after_a);
             let behind = match side {
                 Side::Backward => before_b,
                 Side::Forward => a.0,

@@ -55,10 +55,9 @@ impl Lazy for NoMore {
 
 pub struct Query {
     pub assumptions: Vec<Literal>,
-    /// How to change the order to start from: a node, and for every node whether it comes before
-    /// that one. The early nodes, and the others, keep their order; no edge leads from a late
-    /// node to an early one.
-    pub start: Option<(Node, Vec<bool>)>,
+    /// The order to start from, of all nodes; `None`: that of their numbers. Every edge must agree
+    /// with it.
+    pub start: Option<Vec<Node>>,
     /// After so many conflicts the answer is `Undecided`.
     pub conflicts: u64,
 }
@@ -374,10 +373,7 @@ impl Solver {
         self.backtrack(0);
         self.forget();
         self.remove_edges();
-        let start = query.start.as_ref();
-        let same = self
-            .graph
-            .begin(start.map(|(divider, early)| (*divider, early.as_slice())));
+        let same = self.graph.begin(query.start.as_deref());
         self.changes.clear();
         lazy.begin(same);
         for (variable, atom) in self.formula.atoms().iter().enumerate() {

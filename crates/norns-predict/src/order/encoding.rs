@@ -18,8 +18,17 @@ use super::must::Must;
 use super::needs::Needs;
 use super::reach::Reach;
 use super::registers::{Reads, Register, locations, onces};
+use super::rehearsal::{Sections, Stops, rehearse};
 use super::run::{Objects, Run};
-use super::waiting::Waiting;
+use super::waiting::{Move, Target, Waiting};
+
+/// What a search begins with.
+pub(super) struct Plan {
+    /// How many events of each thread can take place at most.
+    pub limits: Vec<u32>,
+    /// The order to start from.
+    pub start: Vec<Node>,
+}
 
 /// The budget of `Waiting`.
 const FEW_STATES: usize = 10_000;
@@ -42,6 +51,7 @@ pub(super) struct Encoding {
     pub reach: Reach,
     /// Explored when a question needs it.
     waiting: OnceCell<Option<Waiting>>,
+    sections: OnceCell<Sections>,
 }
 
 /// What is known before the search.
@@ -106,6 +116,7 @@ impl Encoding {
             others,
             reach,
             waiting: OnceCell::new(),
+            sections: OnceCell::new(),
         }
     }
 
@@ -126,33 +137,108 @@ impl Encoding {
         self.frame.end.index() + 1
     }
 
-    /// How many events of each thread can take place at most in a schedule after which `events`
-    /// are next. `None` when there is none: less than what is `needed` of a thread, or they wait
-    /// for each other so that the events cannot all be next.
-    pub fn limits(
+    /// What a search for a schedule after which `events` are next can begin with. `None` when
+    /// there is no such schedule, by counting or by how the threads wait for each other (which
+    /// `Knowledge::Little` leaves to the search).
+    pub fn plan(
         &self,
         model: &Model<'_>,
         events: &[EventIndex],
         needed: &[EventIndex],
-    ) -> Option<Vec<u32>> {
+    ) -> Option<Plan> {
         let clocks = &self.frame.clocks;
         let needed = self.needed(model, needed);
         let mut limits: Vec<u32> = model.threads.iter().map(|e| e.len() as u32).collect();
         for &event in events {
             limits[model.thread_of(event).index()] = model.position[event.index()];
         }
-        if self.knowledge == Knowledge::Little {
-            return Some(limits);
-        }
-        if !self.reach.lower(model, clocks, &needed, &mut limits) {
+        let knows = self.knowledge == Knowledge::All;
+        if knows && !self.reach.lower(model, clocks, &needed, &mut limits) {
             return None;
         }
-        let budget = FEW_STATES + STATES_PER_EVENT * model.trace.events.len();
-        let waiting = self
-            .waiting
-            .get_or_init(|| Waiting::new(model, clocks, budget));
-        let allowed = waiting.as_ref().is_none_or(|w| w.allows(model, events));
-        allowed.then_some(limits)
+        // As far as the trace has come before the first of the events; or as is needed.
+        let first = events.iter().min().copied().unwrap_or(EventIndex(0));
+        let come = |t: usize| model.threads[t].partition_point(|&event| event < first) as u32;
+        let wish = (0..limits.len()).map(|t| come(t).max(needed[t]).min(limits[t]));
+        let wish: Vec<u32> = wish.collect();
+        let waiting = self.waiting.get_or_init(|| {
+            let budget = FEW_STATES + STATES_PER_EVENT * model.trace.events.len();
+            knows.then(|| Waiting::new(model, clocks, budget))?
+        });
+        let waiting = waiting.as_ref().filter(|waiting| !waiting.is_empty());
+        let mut rehearsed = None;
+        if let Some(waiting) = waiting {
+            if !waiting.allows(model, events) {
+                return None;
+            }
+            let target = waiting.target(model, events, &needed, &limits, &wish)?;
+            rehearsed = self.rehearse(model, waiting, &target, &wish, &limits);
+        }
+        let early = rehearsed.unwrap_or_else(|| {
+            let events = model.trace.events.iter().enumerate();
+            let early =
+                |(i, event): &(usize, &Event)| model.position[*i] < wish[event.thread.index()];
+            events.filter(early).map(|(i, _)| Node(i as u32)).collect()
+        });
+        Some(Plan {
+            limits,
+            start: self.with_the_rest(early),
+        })
+    }
+
+    /// An order of what takes place on a way to `target`; `None` when the order of the trace is
+    /// such a way, or when nothing better is found.
+    fn rehearse(
+        &self,
+        model: &Model<'_>,
+        waiting: &Waiting,
+        target: &Target,
+        wish: &[u32],
+        limits: &[u32],
+    ) -> Option<Vec<Node>> {
+        let way = waiting.way(model, target);
+        let mut stops = Stops {
+            wanted: wish.to_vec(),
+            limits: limits.to_vec(),
+        };
+        for (t, (least, most)) in waiting.positions(target).enumerate() {
+            stops.limits[t] = limits[t].min(most);
+            stops.wanted[t] = wish[t].max(least).min(stops.limits[t]);
+        }
+        if stops.wanted == wish && follows_the_trace(model, &way) {
+            return None;
+        }
+        let clocks = &self.frame.clocks;
+        // Who need not stop there leaves its critical section.
+        let sections = self.sections.get_or_init(|| Sections::new(model));
+        for (t, events) in model.threads.iter().enumerate() {
+            if let Some(end) = sections.end_around(events, stops.wanted[t])
+                && end <= stops.limits[t]
+            {
+                stops.wanted[t] = end;
+            }
+        }
+        let last = |t: usize, count: u32| Some(model.threads[t][count.checked_sub(1)? as usize]);
+        for t in 0..wish.len() {
+            let needed: Vec<EventIndex> = last(t, stops.wanted[t]).into_iter().collect();
+            for (s, count) in self.needed(model, &needed).into_iter().enumerate() {
+                stops.wanted[s] = stops.wanted[s].max(count);
+            }
+        }
+        let possible = stops.wanted.iter().zip(&stops.limits).all(|(w, l)| w <= l);
+        possible.then(|| rehearse(model, clocks, waiting, sections, &way, &stops))?
+    }
+
+    /// These events, the end of the schedule, and all others.
+    fn with_the_rest(&self, mut early: Vec<Node>) -> Vec<Node> {
+        let mut is_early = vec![false; self.node_count()];
+        for node in &early {
+            is_early[node.index()] = true;
+        }
+        early.push(self.frame.end);
+        let all = (0..self.frame.end.0).map(Node);
+        early.extend(all.filter(|node| !is_early[node.index()]));
+        early
     }
 
     /// How many events of each thread take place when these do.
@@ -162,18 +248,6 @@ impl Encoding {
             known.max().unwrap_or(0)
         };
         (0..model.threads.len()).map(known).collect()
-    }
-
-    /// Where to begin the search for a schedule in which `needed` take place: with what the trace
-    /// has before its event number `first`, and what has to take place with them.
-    pub fn start(&self, model: &Model<'_>, first: usize, needed: &[EventIndex]) -> Vec<bool> {
-        let needed = self.needed(model, needed);
-        let early = |(i, event): (usize, &Event)| {
-            i < first || model.position[i] < needed[event.thread.index()]
-        };
-        let mut start: Vec<bool> = model.trace.events.iter().enumerate().map(early).collect();
-        start.push(false);
-        start
     }
 
     /// Everything at once, for another solver.
@@ -192,6 +266,19 @@ impl Encoding {
             .for_each(|o| o.all(frame, formula));
         self.others.iter().for_each(|o| o.all(frame, formula));
     }
+}
+
+/// Whether a way has its events as the trace has them.
+fn follows_the_trace(model: &Model<'_>, way: &[Move]) -> bool {
+    let entry = |wait: EventIndex| {
+        let thread = &model.threads[model.thread_of(wait).index()];
+        thread[model.position_of(wait) - 1]
+    };
+    way.is_sorted_by_key(|step| step.event)
+        && way.iter().all(|step| {
+            let mut wakes = step.wakes.iter();
+            wakes.all(|&wait| entry(wait) < step.event && step.event < wait)
+        })
 }
 
 fn boxed<C: Constraint + 'static>(constraint: C) -> Box<dyn Constraint> {

@@ -24,6 +24,7 @@ mod must;
 mod needs;
 mod reach;
 mod registers;
+mod rehearsal;
 mod run;
 mod waiting;
 
@@ -184,12 +185,12 @@ impl<'t> Engine<'t> {
         for &event in &events {
             needed.extend(needed_next(model, event));
         }
-        let Some(limits) = self.encoding.limits(model, &events, &needed) else {
+        let Some(plan) = self.encoding.plan(model, &events, &needed) else {
             return Outcome::Impossible;
         };
         let end = self.encoding.frame.end;
         // The first event that each thread does not reach.
-        let beyond = limits.iter().zip(&model.threads);
+        let beyond = plan.limits.iter().zip(&model.threads);
         let absent: Vec<Literal> = beyond
             .filter_map(|(&limit, thread)| thread.get(limit as usize))
             .map(|&event| self.solver.before(end, node(event)))
@@ -198,10 +199,9 @@ impl<'t> Engine<'t> {
         for &event in &needed {
             assumptions.push(self.solver.before(node(event), end));
         }
-        let first = events.iter().map(|event| event.index()).min().unwrap_or(0);
         let query = Query {
             assumptions,
-            start: Some((end, self.encoding.start(&self.model, first, &needed))),
+            start: Some(plan.start),
             conflicts: self.budget,
         };
         match self.solver.solve(&query, &mut self.encoding) {

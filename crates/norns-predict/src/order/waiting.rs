@@ -13,7 +13,7 @@
 //! came in which. A wait is done at the moment of the signal that wakes it.
 
 use norns_model::{Model, State as ModelState};
-use norns_trace::{EventIndex, ObjectId, Op};
+use norns_trace::{EventIndex, ObjectId, ObjectKind, Op};
 use rustc_hash::FxHashSet;
 
 use super::clocks::Clocks;
@@ -84,8 +84,20 @@ impl Line {
 /// Sleepers that a broadcast can wake in any combination.
 const MOST_SLEEPERS: usize = 10;
 
+/// One step of the exploration: an event, and the waits that it ends.
+#[derive(Clone, Debug)]
+pub(super) struct Move {
+    pub event: EventIndex,
+    pub wakes: Vec<EventIndex>,
+}
+
+/// A state.
+pub(super) struct Target(u128);
+
 pub(super) struct Waiting {
     lines: Vec<Line>,
+    states: Vec<u128>,
+    known: FxHashSet<u128>,
     /// For two threads, the first with the smaller number, which numbers of acts they can have
     /// done at the same time: a bit for each.
     together: Vec<Vec<u64>>,
@@ -95,7 +107,7 @@ impl Waiting {
     /// `None` when the states are more than `budget`, or the threads too many.
     pub fn new(model: &Model<'_>, clocks: &Clocks, budget: usize) -> Option<Self> {
         let lines = lines(model, clocks)?;
-        let states = explore(model, &lines, budget)?;
+        let (states, known) = explore(model, &lines, budget)?;
         let mut together = Vec::new();
         for (t, one) in lines.iter().enumerate() {
             for other in &lines[t + 1..] {
@@ -113,7 +125,155 @@ impl Waiting {
                 together.push(table);
             }
         }
-        Some(Waiting { lines, together })
+        Some(Waiting {
+            lines,
+            states,
+            known,
+            together,
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.states.len() == 1
+    }
+
+    fn act(&self, model: &Model<'_>, event: EventIndex) -> Option<Act> {
+        let line = &self.lines[model.thread_of(event).index()];
+        let k = line.positions.binary_search(&model.position[event.index()]);
+        k.ok().map(|k| line.acts[k])
+    }
+
+    /// Those of some consecutive events of a thread that are acts and do not wait for a signal.
+    pub fn acts_among(&self, model: &Model<'_>, events: &[EventIndex]) -> Vec<EventIndex> {
+        let (Some(&first), Some(&last)) = (events.first(), events.last()) else {
+            return Vec::new();
+        };
+        let thread = model.thread_of(first).index();
+        let line = &self.lines[thread];
+        let from = line.count(model.position[first.index()]);
+        let to = line.count(model.position[last.index()] + 1);
+        (from..to)
+            .filter(|&k| !matches!(line.acts[k], Act::Wait(_)))
+            .map(|k| model.threads[thread][line.positions[k] as usize])
+            .collect()
+    }
+
+    pub fn is_act(&self, model: &Model<'_>, event: EventIndex) -> bool {
+        self.act(model, event).is_some()
+    }
+
+    pub fn is_wait(&self, model: &Model<'_>, event: EventIndex) -> bool {
+        matches!(self.act(model, event), Some(Act::Wait(_)))
+    }
+
+    /// The state nearest to `wish` (all as numbers of events of each thread) in which the threads
+    /// of `events` are there and all others have done what is `needed` and not more than
+    /// `limits` say. `None` when there is none.
+    pub fn target(
+        &self,
+        model: &Model<'_>,
+        events: &[EventIndex],
+        needed: &[u32],
+        limits: &[u32],
+        wish: &[u32],
+    ) -> Option<Target> {
+        let mut ranges: Vec<(usize, usize)> = (0..self.lines.len())
+            .map(|t| {
+                let line = &self.lines[t];
+                (line.count(needed[t]), line.count(limits[t]))
+            })
+            .collect();
+        for &event in events {
+            let thread = model.thread_of(event).index();
+            let done = self.lines[thread].count(model.position[event.index()]);
+            ranges[thread] = (done, done);
+        }
+        let wish: Vec<usize> = (0..self.lines.len())
+            .map(|t| {
+                self.lines[t]
+                    .count(wish[t])
+                    .clamp(ranges[t].0, ranges[t].1.max(ranges[t].0))
+            })
+            .collect();
+        let mut best: Option<(usize, u128)> = None;
+        for &state in &self.states {
+            let mut distance = 0;
+            let fits = self.lines.iter().enumerate().all(|(t, line)| {
+                let done = line.done(state);
+                distance += done.abs_diff(wish[t]);
+                ranges[t].0 <= done && done <= ranges[t].1
+            });
+            if fits && best.is_none_or(|(least, _)| distance < least) {
+                best = Some((distance, state));
+            }
+        }
+        best.map(|(_, state)| Target(state))
+    }
+
+    /// For each thread between which numbers of events it is in this state.
+    pub fn positions(&self, target: &Target) -> impl Iterator<Item = (u32, u32)> {
+        let state = target.0;
+        self.lines.iter().map(move |line| {
+            let done = line.done(state);
+            let least = done.checked_sub(1).map_or(0, |k| line.positions[k] + 1);
+            (least, line.positions.get(done).copied().unwrap_or(u32::MAX))
+        })
+    }
+
+    /// How to come to a state, as near to the order of the trace as can be seen from behind.
+    pub fn way(&self, model: &Model<'_>, target: &Target) -> Vec<Move> {
+        let rules = Rules::new(model, &self.lines);
+        let mut way = Vec::new();
+        let mut state = target.0;
+        let event = |t: usize, k: usize| model.threads[t][self.lines[t].positions[k] as usize];
+        let mut next = Vec::new();
+        while state != 0 {
+            // What each thread has done last, the latest in the trace first.
+            let mut last: Vec<(EventIndex, usize)> = Vec::new();
+            for (t, line) in self.lines.iter().enumerate() {
+                if let Some(k) = line.done(state).checked_sub(1)
+                    && !matches!(line.acts[k], Act::Wait(_))
+                {
+                    last.push((event(t, k), t));
+                }
+            }
+            last.sort_unstable();
+            let before = last.iter().rev().find_map(|&(act, t)| {
+                let undone = state - self.lines[t].one_more();
+                let object = self.lines[t].next(undone).expect("just undone").object();
+                let sleepers = self.lines.iter().enumerate().filter(|(s, line)| {
+                    let k = line.done(state).checked_sub(1);
+                    *s != t && k.is_some_and(|k| line.acts[k] == Act::Wait(object))
+                });
+                // Combinations of those that it may have woken.
+                let mut choices: Vec<(u128, Vec<EventIndex>)> = vec![(undone, Vec::new())];
+                for (s, line) in sleepers.take(MOST_SLEEPERS) {
+                    for i in 0..choices.len() {
+                        let mut wakes = choices[i].1.clone();
+                        wakes.push(event(s, line.done(state) - 1));
+                        choices.push((choices[i].0 - line.one_more(), wakes));
+                    }
+                }
+                // First those whose waits end soon after it, as if it had woken them in the trace.
+                choices.sort_by_key(|(_, wakes)| {
+                    let late = wakes.iter().filter(|&&wait| wait < act).count();
+                    let distance = wakes.iter().map(|wait| wait.0.abs_diff(act.0)).sum::<u32>();
+                    (late, std::cmp::Reverse(wakes.len()), distance)
+                });
+                let mut choices = choices.into_iter().filter(|(before, _)| {
+                    next.clear();
+                    rules.after(*before, t, &mut next);
+                    self.known.contains(before) && next.contains(&state)
+                });
+                let (before, wakes) = choices.next()?;
+                Some((before, Move { event: act, wakes }))
+            });
+            let (before, step) = before.expect("every state but the first was reached from one");
+            way.push(step);
+            state = before;
+        }
+        way.reverse();
+        way
     }
 
     /// Whether these events, of different threads, can all be next.
@@ -230,81 +390,108 @@ fn lines(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<Line>> {
     Some(lines)
 }
 
-/// All states, each with the number of acts done by every thread.
-fn explore(model: &Model<'_>, lines: &[Line], budget: usize) -> Option<Vec<u128>> {
-    let start = ModelState::initial(model);
-    let is_barrier = |o: ObjectId| model.kind(o) == norns_trace::ObjectKind::Barrier;
-    let there = |state: u128, object: ObjectId| {
-        let initial = if is_barrier(object) {
-            0
-        } else {
-            start.value(object)
-        };
-        let given = lines.iter().flat_map(|line| {
+/// Which states follow on which.
+struct Rules<'l> {
+    lines: &'l [Line],
+    /// What is there of each object at the beginning.
+    initial: Vec<i64>,
+}
+
+impl<'l> Rules<'l> {
+    fn new(model: &Model<'_>, lines: &'l [Line]) -> Self {
+        let start = ModelState::initial(model);
+        let objects = (0..model.trace.objects.len()).map(ObjectId::from_index);
+        let initial = objects.map(|o| match model.kind(o) {
+            ObjectKind::Barrier => 0,
+            _ => start.value(o),
+        });
+        Rules {
+            lines,
+            initial: initial.collect(),
+        }
+    }
+
+    fn there(&self, state: u128, object: ObjectId) -> i64 {
+        let given = self.lines.iter().flat_map(|line| {
             let of_object = line.given.iter().filter(move |(o, _)| *o == object);
             of_object.map(move |(_, given)| given[line.done(state)])
         });
-        initial + given.sum::<i64>()
-    };
-    let may = |state: u128, line: &Line| {
-        let after = &line.after[line.done(state)];
-        after
-            .iter()
-            .all(|&(s, count)| lines[s].done(state) >= count)
-    };
-    let mut seen: FxHashSet<u128> = FxHashSet::default();
-    let mut found: Vec<u128> = vec![0];
-    seen.insert(0);
-    let mut at = 0;
-    let mut next = Vec::new();
-    while at < found.len() {
-        let state = found[at];
-        at += 1;
-        next.clear();
-        for (t, line) in lines.iter().enumerate() {
-            let Some(act) = line.next(state) else {
-                continue;
-            };
-            if matches!(act, Act::Wait(_)) || !may(state, line) {
-                continue;
+        self.initial[object.index()] + given.sum::<i64>()
+    }
+
+    /// Whether must-happen-before lets the thread do its next act.
+    fn may(&self, state: u128, line: &Line) -> bool {
+        let mut after = line.after[line.done(state)].iter();
+        after.all(|&(s, count)| self.lines[s].done(state) >= count)
+    }
+
+    /// Adds the states that the next act of a thread leads to. Returns whether these are all.
+    fn after(&self, state: u128, thread: usize, next: &mut Vec<u128>) -> bool {
+        let line = &self.lines[thread];
+        let Some(act) = line.next(state) else {
+            return true;
+        };
+        if matches!(act, Act::Wait(_)) || !self.may(state, line) {
+            return true;
+        }
+        let done = state + line.one_more();
+        let sleepers = self.lines.iter().enumerate().filter(|&(s, other)| {
+            s != thread
+                && other.next(state) == Some(Act::Wait(act.object()))
+                && self.may(state, other)
+        });
+        match act {
+            Act::Wait(_) => {}
+            Act::Give(_) => next.push(done),
+            Act::Take(o) if self.there(state, o) < 1 => {}
+            Act::Pass(o, needed) if self.there(state, o) < needed => {}
+            Act::Take(_) | Act::Pass(..) => next.push(done),
+            // It may be lost: who stands before a wait need not have begun it.
+            Act::Signal(_) => {
+                next.push(done);
+                next.extend(sleepers.map(|(_, other)| done + other.one_more()));
             }
-            let done = state + line.one_more();
-            let sleepers = lines.iter().enumerate().filter(|&(s, other)| {
-                s != t && other.next(state) == Some(Act::Wait(act.object())) && may(state, other)
-            });
-            match act {
-                Act::Wait(_) => {}
-                Act::Give(_) => next.push(done),
-                Act::Take(o) if there(state, o) < 1 => {}
-                Act::Pass(o, needed) if there(state, o) < needed => {}
-                Act::Take(_) | Act::Pass(..) => next.push(done),
-                // It may be lost: who stands before a wait need not have begun it.
-                Act::Signal(_) => {
-                    next.push(done);
-                    next.extend(sleepers.map(|(_, other)| done + other.one_more()));
-                }
-                Act::Broadcast(_) => {
-                    let first = next.len();
-                    next.push(done);
-                    for (k, (_, other)) in sleepers.enumerate() {
-                        if k == MOST_SLEEPERS {
-                            return None;
-                        }
-                        for i in first..next.len() {
-                            next.push(next[i] + other.one_more());
-                        }
+            Act::Broadcast(_) => {
+                let first = next.len();
+                next.push(done);
+                for (k, (_, other)) in sleepers.enumerate() {
+                    if k == MOST_SLEEPERS {
+                        return false;
+                    }
+                    for i in first..next.len() {
+                        next.push(next[i] + other.one_more());
                     }
                 }
             }
         }
-        for &state in &next {
-            if seen.insert(state) {
-                found.push(state);
+        true
+    }
+}
+
+/// All states, each with the number of acts done by every thread.
+fn explore(
+    model: &Model<'_>,
+    lines: &[Line],
+    budget: usize,
+) -> Option<(Vec<u128>, FxHashSet<u128>)> {
+    let rules = Rules::new(model, lines);
+    let mut known: FxHashSet<u128> = FxHashSet::default();
+    let mut found: Vec<u128> = vec![0];
+    known.insert(0);
+    let mut at = 0;
+    let mut next = Vec::new();
+    while at < found.len() {
+        next.clear();
+        for thread in 0..lines.len() {
+            if !rules.after(found[at], thread, &mut next) {
+                return None;
             }
         }
+        at += 1;
+        found.extend(next.iter().filter(|&&state| known.insert(state)));
         if found.len() > budget {
             return None;
         }
     }
-    Some(found)
+    Some((found, known))
 }
