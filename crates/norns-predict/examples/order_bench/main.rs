@@ -1,299 +1,373 @@
-//! `bench/order`: the ordering engine on the shapes of Said et al. (2011), Table 3, and on larger
-//! ones; with the feature `z3` beside Z3 in the same run.
+//! The tool of `bench/order`: one row of its table, as lines of JSON.
 //!
-//! Every row is a process of its own, so that the peak of its memory is its own. Times are CPU
-//! seconds; ours include the building of the engine and the check of every witness. Z3 has a
-//! limit for each row; when it is spent the ratio is a lower bound, and says so.
+//!     order_bench rows
+//!     order_bench ours ROW pairs|candidates
+//!     order_bench z3 ROW pairs|candidates
+//!
+//! `bench/order` starts a process for each, with a limit of CPU time and of memory, so what is
+//! known is written while the questions are asked. Times are CPU seconds; ours include the building
+//! of the engine and the check of every witness, Z3's (feature `z3`) begin when the formula is
+//! written down.
 
+mod mixed;
 mod shapes;
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 use norns_model::location::Touch;
 use norns_model::random_trace::Random;
 use norns_model::{Bug, Meaning, Model};
 use norns_order::Answer;
-use norns_predict::order::{BackEnd, Engine, Reads};
+use norns_predict::candidate::{Accesses, Filtered, is_ruled_out};
+use norns_predict::exact::index::Index;
+use norns_predict::order::{BackEnd, Counts, Engine, Reads};
 use norns_trace::{EventIndex, Trace};
 
-use shapes::{Shape, TABLE_3, Waits, generate, large};
+use shapes::{Shape, TABLE_3, large};
 
-/// After so many conflicts a query of the larger rows ends undecided.
+/// After so many conflicts a question of the larger rows ends undecided.
 const BUDGET: u64 = 20_000;
-const QUERIES: usize = 200;
+const QUESTIONS: usize = 200;
 const LENGTHS: [usize; 6] = [800, 1_000, 2_000, 10_000, 20_000, 100_000];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Synchronisation {
+    Mutexes,
+    /// And one event in a hundred waits for a signal or gives it.
+    Waits,
+    All,
+}
 
 /// One line of the table.
 #[derive(Clone, Copy)]
 enum Row {
     Paper(Shape),
-    Large(Shape, Reads),
+    Large {
+        length: usize,
+        synchronisation: Synchronisation,
+        reads: Reads,
+        branches: bool,
+    },
 }
 
 fn rows() -> Vec<Row> {
+    use Reads::{Anything, SameValue, SameWrite};
     let mut rows: Vec<Row> = TABLE_3.into_iter().map(Row::Paper).collect();
     for length in LENGTHS {
-        for waits in [Waits::None, Waits::Some] {
-            for reads in [Reads::Anything, Reads::SameWrite, Reads::SameValue] {
-                rows.push(Row::Large(large(length, waits), reads));
+        for synchronisation in [
+            Synchronisation::Mutexes,
+            Synchronisation::Waits,
+            Synchronisation::All,
+        ] {
+            for (reads, branches) in [
+                (Anything, false),
+                (SameWrite, false),
+                (SameValue, false),
+                (SameValue, true),
+            ] {
+                rows.push(Row::Large {
+                    length,
+                    synchronisation,
+                    reads,
+                    branches,
+                });
             }
         }
     }
     rows
 }
 
-/// CPU time of this thread so far, in steps of some milliseconds.
-fn seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
-    let nanoseconds = text.split(' ').next().expect("the first number");
-    nanoseconds.parse::<f64>().expect("it is a number") / 1e9
+impl Row {
+    fn trace(self) -> Trace {
+        match self {
+            Row::Paper(shape) => shapes::generate(shape, 1),
+            Row::Large {
+                length,
+                synchronisation,
+                branches,
+                ..
+            } => match synchronisation {
+                Synchronisation::Mutexes => shapes::generate(large(length, false, branches), 2),
+                Synchronisation::Waits => shapes::generate(large(length, true, branches), 2),
+                Synchronisation::All => mixed::generate(length, branches, 2),
+            },
+        }
+    }
+
+    fn reads(self) -> Reads {
+        match self {
+            Row::Paper(_) => Reads::SameValue,
+            Row::Large { reads, .. } => reads,
+        }
+    }
+
+    /// What the table says about the row.
+    fn describe(self) -> String {
+        match self {
+            Row::Paper(shape) => {
+                let Shape {
+                    name,
+                    threads,
+                    length,
+                    lock_events,
+                    wait_events,
+                    ..
+                } = shape;
+                let paper = shape.paper.unwrap_or(0.0);
+                format!(
+                    "{{\"table\": 3, \"name\": \"{name}\", \"threads\": {threads}, \"events\": \
+                     {length}, \"lock\": {lock_events}, \"wait\": {wait_events}, \"paper\": {paper}}}"
+                )
+            }
+            Row::Large {
+                length,
+                synchronisation,
+                reads,
+                branches,
+            } => {
+                let synchronisation = match synchronisation {
+                    Synchronisation::Mutexes => "mutexes",
+                    Synchronisation::Waits => "waits",
+                    Synchronisation::All => "all kinds",
+                };
+                let reads = match (reads, branches) {
+                    (Reads::Anything, _) => "anything",
+                    (Reads::SameWrite, _) => "write",
+                    (Reads::SameValue, false) => "value",
+                    (Reads::SameValue, true) => "branches",
+                };
+                format!(
+                    "{{\"table\": 0, \"events\": {length}, \"synchronisation\": \
+                     \"{synchronisation}\", \"reads\": \"{reads}\"}}"
+                )
+            }
+        }
+    }
 }
 
-fn peak_mib() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("VmHWM"))
-        .expect("the peak is there");
-    line.split_whitespace()
-        .nth(1)
-        .and_then(|kib| kib.parse::<u64>().ok())
-        .unwrap_or(0)
-        / 1024
-}
-
-fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
-    let (start, clock) = (seconds(), std::time::Instant::now());
-    let result = work();
-    let (cpu, wall) = (seconds() - start, clock.elapsed().as_secs_f64());
-    // The account of CPU time is coarse: short work is measured by the clock as well.
-    (result, wall.min(cpu + 0.004))
-}
-
-/// Random pairs of accesses that conflict.
-fn pairs(trace: &Trace, count: usize, seed: u64) -> Vec<Bug> {
+/// Random pairs of accesses that conflict, from anywhere in the trace.
+fn any_pairs(trace: &Trace) -> Vec<Bug> {
     let model = Model::new(trace, Meaning::Optimistic);
-    let mut random = Random::new(seed);
+    let mut random = Random::new(3);
     let accesses: Vec<EventIndex> = (0..trace.events.len())
         .map(EventIndex::from_index)
         .filter(|&event| Touch::of(model.op(event)).is_some())
         .collect();
     let mut found = BTreeSet::new();
-    while found.len() < count {
+    while found.len() < QUESTIONS {
         let one = accesses[random.below(accesses.len())];
         let other = accesses[random.below(accesses.len())];
         if model.conflict(one, other) {
             found.insert((one.min(other), one.max(other)));
         }
     }
-    found
-        .into_iter()
+    bugs(found)
+}
+
+/// As `norns predict` asks: of the pairs that are near each other those that no lock and no order
+/// rules out, spread over the trace.
+fn near_pairs(trace: &Trace) -> Vec<Bug> {
+    let model = Model::new(trace, Meaning::Optimistic);
+    let index = Index::of(&model);
+    let mut found = BTreeSet::new();
+    let mut filtered = Filtered::default();
+    Accesses::of(&model, &[]).for_near_pairs(&model, &index, |one, other| {
+        if !is_ruled_out(&model, &index, &mut filtered, one, other) {
+            found.insert((one.min(other), one.max(other)));
+        }
+    });
+    bugs(spread(found, QUESTIONS))
+}
+
+/// At most so many, the same distance from each other.
+fn spread<T>(all: impl IntoIterator<Item = T>, most: usize) -> Vec<T> {
+    let all: Vec<T> = all.into_iter().collect();
+    let count = all.len().max(most);
+    let chosen = all.into_iter().enumerate();
+    let chosen = chosen.filter(|(i, _)| (i + 1) * most / count > i * most / count);
+    chosen.map(|(_, one)| one).collect()
+}
+
+fn bugs(pairs: impl IntoIterator<Item = (EventIndex, EventIndex)>) -> Vec<Bug> {
+    let pairs = pairs.into_iter();
+    pairs
         .map(|(first, second)| Bug::Race { first, second })
         .collect()
 }
 
-struct Asked {
-    witnesses: usize,
-    undecided: usize,
-    seconds: f64,
-    #[cfg_attr(not(feature = "z3"), allow(dead_code))]
-    answers: Vec<Answer>,
-}
-
-fn ask(back_end: &mut impl BackEnd, bugs: &[Bug]) -> Asked {
-    let (answers, seconds) = timed(|| bugs.iter().map(|bug| back_end.decide(bug)).collect());
-    let answers: Vec<Answer> = answers;
-    let count = |wanted| answers.iter().filter(|answer| **answer == wanted).count();
-    Asked {
-        witnesses: count(Answer::Satisfiable),
-        undecided: count(Answer::Undecided),
-        seconds,
-        answers,
+/// The questions of a row; of Table 3 as many as the paper asked, ten at least.
+fn questions(row: Row, set: &str, trace: &Trace, engine: &Engine<'_>) -> (Vec<Bug>, Counts) {
+    match row {
+        Row::Paper(shape) => {
+            let (pairs, counts) = engine.race_candidates(1_000_000);
+            (bugs(spread(pairs, shape.asked.max(10))), counts)
+        }
+        Row::Large { .. } if set == "pairs" => (any_pairs(trace), Counts::default()),
+        Row::Large { .. } => (near_pairs(trace), Counts::default()),
     }
 }
 
-/// Z3 on the same questions in the same order, until `limit` seconds are spent. Its time is set
-/// against `ours` for as many questions: those it did not come to count as free.
+/// CPU time of this thread so far, in steps of some milliseconds.
+fn cpu() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
+    let nanoseconds = text.split(' ').next().expect("the first number");
+    nanoseconds.parse::<f64>().expect("it is a number") / 1e9
+}
+
+/// CPU time since a moment. The account of it is coarse: short work is measured by the clock.
+struct Watch {
+    cpu: f64,
+    clock: Instant,
+}
+
+impl Watch {
+    fn start() -> Self {
+        Watch {
+            cpu: cpu(),
+            clock: Instant::now(),
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        let wall = self.clock.elapsed().as_secs_f64();
+        wall.min(cpu() - self.cpu + 0.004)
+    }
+}
+
+fn peak_mib() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = text.lines().find(|line| line.starts_with("VmHWM"));
+    let line = line.expect("the peak is there");
+    let kib = line.split_whitespace().nth(1);
+    kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
+
+/// Asks everything and says every tenth of a second what is known.
+fn ask(back_end: &mut impl BackEnd, bugs: &[Bug], before: f64) {
+    let watch = Watch::start();
+    let mut answers = String::new();
+    let mut times = Vec::new();
+    let mut said = Instant::now();
+    let tell = |answers: &str, times: &[f64], seconds: f64| {
+        // Times of single questions are those of the clock, so they are scaled to CPU time.
+        let scale = seconds / times.last().copied().unwrap_or(1.0).max(1e-9);
+        let mut list = String::new();
+        for time in times {
+            let _ = write!(
+                list,
+                "{}{:.7}",
+                if list.is_empty() { "" } else { ", " },
+                time * scale + before
+            );
+        }
+        println!(
+            "{{\"answers\": \"{answers}\", \"times\": [{list}], \"peak\": {}}}",
+            peak_mib()
+        );
+    };
+    for bug in bugs {
+        answers.push(match back_end.decide(bug) {
+            Answer::Satisfiable => 'y',
+            Answer::Unsatisfiable => 'n',
+            Answer::Undecided => '?',
+        });
+        times.push(watch.clock.elapsed().as_secs_f64());
+        if said.elapsed() > Duration::from_millis(100) {
+            tell(&answers, &times, watch.seconds());
+            said = Instant::now();
+        }
+    }
+    tell(&answers, &times, watch.seconds());
+}
+
+fn ours(row: Row, set: &str) {
+    let trace = row.trace();
+    let watch = Watch::start();
+    let mut engine = Engine::new(&trace, row.reads());
+    let mut building = watch.seconds();
+    let (bugs, counts) = questions(row, set, &trace, &engine);
+    if let Row::Paper(_) = row {
+        // The filters belong to what the paper measured.
+        building = watch.seconds();
+    } else {
+        engine.budget = BUDGET;
+    }
+    let Counts {
+        conflicting,
+        after_locks,
+        after_order,
+    } = counts;
+    println!(
+        "{{\"questions\": {}, \"building\": {building:.6}, \"events\": {}, \"counts\": [{conflicting}, \
+         {after_locks}, {after_order}]}}",
+        bugs.len(),
+        trace.events.len()
+    );
+    ask(&mut engine, &bugs, building);
+    let statistics = engine.statistics();
+    println!(
+        "{{\"conflicts\": {}, \"decisions\": {}}}",
+        statistics.conflicts, statistics.decisions
+    );
+}
+
 #[cfg(feature = "z3")]
-fn z3(engine: &Engine<'_>, bugs: &[Bug], answers: &[Answer], ours: f64, limit: f64) -> String {
-    use norns_predict::order::SecondOpinion;
-    if limit <= 0.0 {
-        return String::new();
+fn z3(row: Row, set: &str) {
+    use norns_order::reference::{Reference, Z3};
+    use norns_predict::order::Problem;
+
+    struct Asked<'z> {
+        problem: Problem,
+        bugs: Vec<Bug>,
+        reference: Reference<'z>,
     }
-    let milliseconds = (limit * 1000.0) as u32;
-    let mut z3 = norns_order::reference::Z3::new(Some(milliseconds));
-    let (mut opinion, mut spent) = timed(|| SecondOpinion::new(&mut z3, engine, bugs.to_vec()));
-    for (k, bug) in bugs.iter().enumerate() {
-        let (answer, seconds) = timed(|| opinion.decide(bug));
-        spent += seconds;
-        if answer != Answer::Undecided && answers[k] != Answer::Undecided {
-            assert_eq!(answer, answers[k], "both solvers agree on {bug:?}");
-        }
-        if answer == Answer::Undecided || (spent > limit && k + 1 < bugs.len()) {
-            let done = k + usize::from(answer != Answer::Undecided);
-            let ratio = spent / ours;
-            return format!("{done} of {} in {spent:.1} s, > {ratio:.0}x", bugs.len());
+
+    impl BackEnd for Asked<'_> {
+        fn decide(&mut self, bug: &Bug) -> Answer {
+            let known = self.bugs.iter().position(|other| other == bug);
+            let query = known.expect("only these are asked");
+            let Problem {
+                formula, queries, ..
+            } = &self.problem;
+            self.reference.ask(formula, &queries[query])
         }
     }
-    format!("{spent:.3} s, {:.0}x", spent / ours)
+
+    let trace = row.trace();
+    let engine = Engine::new(&trace, row.reads());
+    let (bugs, _) = questions(row, set, &trace, &engine);
+    let problem = engine.problem(&bugs);
+    println!("{{\"questions\": {}, \"start\": {:.3}}}", bugs.len(), cpu());
+    let watch = Watch::start();
+    let mut z3 = Z3::new(None);
+    let reference = Reference::new(&mut z3, problem.nodes, &problem.edges, &problem.formula);
+    let building = watch.seconds();
+    let mut asked = Asked {
+        problem,
+        bugs: bugs.clone(),
+        reference,
+    };
+    ask(&mut asked, &bugs, building);
 }
 
 #[cfg(not(feature = "z3"))]
-fn z3(_: &Engine<'_>, _: &[Bug], _: &[Answer], _: f64, _: f64) -> String {
-    "not asked".to_string()
+fn z3(_: Row, _: &str) {
+    panic!("built without the feature z3");
 }
 
-fn heading(row: &Row) -> String {
-    match row {
-        Row::Paper(_) => format!(
-            "{:<16} {:>7} {:>6} {:>5} {:>5}  {:>6} {:>6} {:>6}  {:>9} {:>9} {:>5}  {:>7}  Z3",
-            "shape",
-            "threads",
-            "events",
-            "lock",
-            "wait",
-            "pairs",
-            "lsa",
-            "mhb",
-            "wtns",
-            "ours s",
-            "MiB",
-            "paper s"
-        ),
-        Row::Large(..) => format!(
-            "\n{QUERIES} queries on random conflicting pairs; undecided after {BUDGET} conflicts\n\
-             {:<8} {:<10} {:<10} {:>9} {:>10} {:>6} {:>6} {:>9} {:>9} {:>6}  Z3",
-            "events",
-            "waits",
-            "reads",
-            "build s",
-            "queries s",
-            "wtns",
-            "undec",
-            "conflicts",
-            "decisions",
-            "MiB"
-        ),
-    }
-}
-
-fn paper_row(shape: Shape, limit: f64) -> String {
-    let trace = generate(shape, 1);
-    let ((mut engine, bugs, counts), building) = timed(|| {
-        let engine = Engine::new(&trace, Reads::SameValue);
-        let (pairs, counts) = engine.race_candidates(1_000_000);
-        // As many questions as the paper asked, spread over all candidates; ten at least.
-        let step = (pairs.len() / shape.asked.max(10)).max(1);
-        let bugs: Vec<Bug> = pairs
-            .into_iter()
-            .step_by(step)
-            .take(shape.asked.max(10))
-            .map(|(first, second)| Bug::Race { first, second })
-            .collect();
-        (engine, bugs, counts)
-    });
-    let asked = ask(&mut engine, &bugs);
-    let ours = building + asked.seconds;
-    let line = format!(
-        "{:<16} {:>7} {:>6} {:>5} {:>5}  {:>6} {:>6} {:>6}  {:>4}/{:<4} {:>9.4} {:>5}  {:>7}",
-        shape.name,
-        shape.threads,
-        trace.events.len(),
-        shape.lock_events,
-        shape.wait_events,
-        counts.conflicting,
-        counts.after_locks,
-        counts.after_order,
-        asked.witnesses,
-        bugs.len(),
-        ours,
-        peak_mib(),
-        shape
-            .paper
-            .map_or(String::new(), |paper| format!("{paper}")),
-    );
-    let reference = match trace.events.len() {
-        // The whole formula would not fit into memory.
-        10_000.. => "not asked".to_string(),
-        _ => z3(&engine, &bugs, &asked.answers, ours, limit),
-    };
-    format!("{line}  {reference}")
-}
-
-fn large_row(shape: Shape, reads: Reads, limit: f64) -> String {
-    let trace = generate(shape, 2);
-    let bugs = pairs(&trace, QUERIES, 3);
-    let (mut engine, building) = timed(|| Engine::new(&trace, reads));
-    engine.budget = BUDGET;
-    let asked = ask(&mut engine, &bugs);
-    let statistics = engine.statistics();
-    let line = format!(
-        "{:<8} {:<10} {:<10} {:>9.4} {:>10.4} {:>6} {:>6} {:>9} {:>9} {:>6}",
-        trace.events.len(),
-        shape.waits.name(),
-        format!("{reads:?}"),
-        building,
-        asked.seconds,
-        asked.witnesses,
-        asked.undecided,
-        statistics.conflicts,
-        statistics.decisions,
-        peak_mib(),
-    );
-    let reference = match trace.events.len() {
-        5_000.. => String::new(),
-        _ => z3(
-            &engine,
-            &bugs,
-            &asked.answers,
-            building + asked.seconds,
-            limit,
-        ),
-    };
-    format!("{line}  {reference}")
-}
-
-fn row_of(number: usize, limit: f64) -> String {
-    match rows()[number] {
-        Row::Paper(shape) => paper_row(shape, limit),
-        Row::Large(shape, reads) => large_row(shape, reads, limit),
-    }
-}
-
-/// `order_bench [SECONDS for Z3 on one row [FIRST ROW [LAST ROW]]]`, or `order_bench row N SECONDS`.
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |text: &String| text.parse::<f64>().expect("a number");
-    if arguments.first().is_some_and(|word| word == "row") {
-        println!(
-            "{}",
-            row_of(number(&arguments[1]) as usize, number(&arguments[2]))
-        );
-        return;
-    }
-    let limit = arguments.first().map_or(5.0, number);
-    let all = rows();
-    let first = arguments.get(1).map_or(0, number_of_row);
-    let last = arguments.get(2).map_or(all.len() - 1, number_of_row);
-    let mut headed = None;
-    for (i, row) in all.iter().enumerate().take(last + 1).skip(first) {
-        let kind = std::mem::discriminant(row);
-        if headed != Some(kind) {
-            println!("{}", heading(row));
-            headed = Some(kind);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let row = |number: &str| rows()[number.parse::<usize>().expect("the number of a row")];
+    match words[..] {
+        ["rows"] => {
+            let described: Vec<String> = rows().into_iter().map(Row::describe).collect();
+            println!("[{}]", described.join(",\n"));
         }
-        let own = std::env::current_exe().expect("a program knows its file");
-        let status = Command::new(own)
-            .args(["row", &i.to_string(), &limit.to_string()])
-            .status()
-            .expect("the program can be started again");
-        if !status.success() {
-            println!("row {i} failed: {status}");
-        }
+        ["ours", number, set] => ours(row(number), set),
+        ["z3", number, set] => z3(row(number), set),
+        _ => panic!("order_bench rows | ours ROW SET | z3 ROW SET"),
     }
-}
-
-fn number_of_row(text: &String) -> usize {
-    text.parse().expect("the number of a row")
 }

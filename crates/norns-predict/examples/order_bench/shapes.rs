@@ -9,7 +9,7 @@
 //! are real: a read has what the last write left, writes write small numbers.
 
 use norns_model::random_trace::Random;
-use norns_trace::trace::Value;
+use norns_trace::trace::{Custom, Value};
 use norns_trace::{
     Access, Event, EventIndex, Object, ObjectId, ObjectKind, Op, Place, PlaceId, Thread, ThreadId,
     Trace,
@@ -22,7 +22,8 @@ pub struct Shape {
     pub length: usize,
     pub lock_events: usize,
     pub wait_events: usize,
-    pub waits: Waits,
+    /// Whether a branch follows every second read.
+    pub branches: bool,
     pub variables: usize,
     pub locks: usize,
     pub conditions: usize,
@@ -56,7 +57,7 @@ const fn row(
         length,
         lock_events,
         wait_events,
-        waits: Waits::Some,
+        branches: false,
         variables,
         locks,
         conditions,
@@ -98,36 +99,16 @@ pub const TABLE_3: [Shape; 17] = [
     row("tsp", [4, 45637, 20, 5, 42, 5, 3], 83, 4, 0.05),
 ];
 
-/// What a large trace has besides mutexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waits {
-    None,
-    /// One event in a hundred waits for a signal or gives it.
-    Some,
-}
-
-impl Waits {
-    pub fn name(self) -> &'static str {
-        match self {
-            Waits::None => "none",
-            Waits::Some => "1 %",
-        }
-    }
-}
-
-/// Four threads, two fifths of the events acquire or release one of ten locks.
-pub fn large(length: usize, waits: Waits) -> Shape {
+/// Four threads, two fifths of the events acquire or release one of ten locks; with waits, one
+/// event in a hundred waits for a signal or gives it.
+pub fn large(length: usize, waits: bool, branches: bool) -> Shape {
     Shape {
         name: "large",
         threads: 4,
         length,
         lock_events: length * 2 / 5,
-        wait_events: if waits == Waits::None {
-            0
-        } else {
-            length / 100
-        },
-        waits,
+        wait_events: if waits { length / 100 } else { 0 },
+        branches,
         variables: 40,
         locks: 10,
         conditions: 4,
@@ -193,6 +174,12 @@ impl Generator {
     fn run(&mut self) {
         let shape = self.shape;
         self.trace.places.push(Place::default());
+        if shape.branches {
+            self.trace.customs.push(Custom {
+                name: "branch".to_string(),
+                fields: Vec::new(),
+            });
+        }
         for t in 0..shape.threads {
             let parent = (t > 0).then_some(ThreadId(0));
             self.trace.threads.push(Thread {
@@ -389,6 +376,9 @@ impl Generator {
         } else {
             value.read = vec![self.memory[variable], 0, 0, 0];
             self.push(thread, Op::Read(access));
+            if shape.branches && self.random.below(2) == 0 {
+                self.push(thread, Op::Custom(0));
+            }
         }
         self.trace.values.push(value);
     }
