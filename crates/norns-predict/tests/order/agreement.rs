@@ -224,3 +224,35 @@ fn branches() {
     let kinds = SYNCHRONISATION.iter().chain(&MEMORY).chain(&VALUES);
     tally.coverage.demand(kinds.chain(&["branch"]), 10);
 }
+
+/// Longer than enumeration can follow: what is known before the search changes no answer.
+#[test]
+fn knowledge() {
+    let (mut possible, mut impossible) = (0, 0);
+    for seed in 0..300 {
+        let long = Shape {
+            threads: 3 + (seed % 3) as usize,
+            events: 60 + (seed % 90) as usize,
+            locks: 2 + (seed % 3) as usize,
+            variables: 3,
+            plain: seed % 2 == 0,
+        };
+        let mut trace = random_trace(seed + 70_000, long);
+        with_values(&mut trace, &mut Random::new(seed ^ 0xca11));
+        for reads in [Reads::Anything, Reads::SameWrite, Reads::SameValue] {
+            let mut knowing = Engine::new(&trace, reads);
+            let mut searching = Engine::with_knowledge(&trace, reads, Knowledge::Little);
+            let bugs = candidates(&trace, &knowing);
+            for bug in bugs.iter().step_by(1 + bugs.len() / 100) {
+                let (known, found) = (knowing.decide(bug), searching.decide(bug));
+                if known != Answer::Undecided && found != Answer::Undecided {
+                    assert_eq!(known, found, "seed {seed}, {reads:?}, {bug:?}");
+                }
+                possible += usize::from(known == Answer::Satisfiable);
+                impossible += usize::from(known == Answer::Unsatisfiable);
+            }
+        }
+    }
+    println!("knowledge: {possible} possible, {impossible} impossible");
+    assert!(possible > 5_000 && impossible > 20_000);
+}
