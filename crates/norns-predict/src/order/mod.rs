@@ -63,6 +63,18 @@ pub enum Constraint {
     Before(EventIndex, EventIndex),
 }
 
+/// Longer traces are not asked about: a million events take half a gigabyte.
+const MOST_EVENTS: usize = 1_000_000;
+/// The same for events times threads: for each there are a few numbers.
+const MOST_CLOCKS: usize = 32_000_000;
+
+/// Why a trace is too much for an `Engine`.
+pub fn too_long(trace: &Trace) -> Option<String> {
+    let (events, threads) = (trace.events.len(), trace.threads.len());
+    let too_long = events > MOST_EVENTS || events.saturating_mul(threads) > MOST_CLOCKS;
+    too_long.then(|| format!("the trace has {events} events of {threads} threads"))
+}
+
 /// All questions about one trace.
 pub struct Engine<'t> {
     model: Model<'t>,

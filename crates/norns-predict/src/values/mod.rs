@@ -25,11 +25,9 @@ use norns_trace::{EventIndex, Trace};
 use crate::candidate::{Accesses, Filtered, is_ruled_out, lock_cycles};
 use crate::exact::index::Index;
 use crate::linear::Side;
-use crate::order::{Engine as Solver, Outcome, Reads};
+use crate::order::{Engine as Solver, Outcome, Reads, too_long};
 use crate::stage::{Options, Prediction, sides};
 
-/// The solver is not asked about longer traces.
-const MOST_EVENTS: usize = 100_000;
 /// How many pairs of events, or cycles, of the same places are asked about.
 const TRIES: usize = 64;
 /// With more pairs than this only the predicted one is.
@@ -53,9 +51,9 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
     if found.races.is_empty() && found.deadlocks.is_empty() {
         return;
     }
-    if trace.events.len() > MOST_EVENTS {
+    if let Some(reason) = too_long(trace) {
         found.not_analysed.push(format!(
-            "values: the trace has more than {MOST_EVENTS} events, so nothing is refuted by them"
+            "values: {reason}, too many for the solver, so nothing is refuted by them"
         ));
         return;
     }

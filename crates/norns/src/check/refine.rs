@@ -11,11 +11,9 @@
 //! so the constraint can be wrong: it can cost a finding, never make one.
 
 use norns_model::{Bug, Meaning, Witness};
-use norns_predict::order::{Constraint, Engine, Outcome, Reads};
+use norns_predict::order::{Constraint, Engine, Outcome, Reads, too_long};
 use norns_trace::{Access, AtomicKind, EventIndex, Op, Trace};
 
-/// Longer traces are not asked about again: the solver would cost more than the finding.
-const MOST_EVENTS: usize = 100_000;
 /// How many events of the thread before the point of divergence are looked at.
 const LOOK_BACK: usize = 400;
 
@@ -87,7 +85,7 @@ impl<'t> Refinement<'t> {
     /// Another witness of the same bug, after the program could not do `event` where `witness`
     /// has it (or did not come to the bug at all).
     pub fn again(&mut self, witness: &Witness, event: Option<EventIndex>) -> Option<Again> {
-        if self.trace.events.len() > MOST_EVENTS {
+        if too_long(self.trace).is_some() {
             return None;
         }
         if let Bug::Stuck { blocked } = &witness.bug {
