@@ -45,6 +45,14 @@ struct Need {
     value: Option<(u32, u32)>,
 }
 
+/// The sections of one lock and thread that a sweep has come to: position of the acquisition, and
+/// number.
+#[derive(Clone, Default)]
+struct SoFar {
+    all: Vec<(u32, usize)>,
+    writing: Vec<(u32, usize)>,
+}
+
 /// A section that an event is in.
 #[derive(Clone, Copy)]
 struct Inside {
@@ -245,11 +253,10 @@ impl<'m, 't> Must<'m, 't> {
         let model = self.model;
         let threads = self.threads;
         let (mut next_edge, mut next_need) = (0, 0);
-        // For every lock and thread the sections so far: position of the acquisition, and number.
-        let mut sections: Vec<Vec<Vec<(u32, usize)>>> = self
+        let mut sections: Vec<Vec<SoFar>> = self
             .locks
             .iter()
-            .map(|lock| vec![Vec::new(); if lock.is_some() { threads } else { 0 }])
+            .map(|lock| vec![SoFar::default(); if lock.is_some() { threads } else { 0 }])
             .collect();
         let mut next_section = vec![0usize; self.locks.len()];
         let mut losers = Vec::new();
@@ -279,7 +286,10 @@ impl<'m, 't> Must<'m, 't> {
                 next_section[o.index()] += 1;
                 let so_far = &mut sections[o.index()];
                 self.follow_sections(lock, number, so_far, &mut reasons);
-                so_far[own].push((position, number));
+                so_far[own].all.push((position, number));
+                if section.writes {
+                    so_far[own].writing.push((position, number));
+                }
             }
             reasons[own] = position + 1;
             let known = &mut self.known[i * threads..(i + 1) * threads];
@@ -296,24 +306,21 @@ impl<'m, 't> Must<'m, 't> {
     }
 
     /// Whole sections of the lock that are known to begin earlier come before.
-    fn follow_sections(
-        &self,
-        lock: &Lock,
-        number: usize,
-        so_far: &[Vec<(u32, usize)>],
-        reasons: &mut [u32],
-    ) {
+    fn follow_sections(&self, lock: &Lock, number: usize, so_far: &[SoFar], reasons: &mut [u32]) {
         let section = &lock.sections[number];
         loop {
             let mut grew = false;
             for (thread, of_thread) in so_far.iter().enumerate() {
-                let surely = of_thread.partition_point(|&(position, _)| position < reasons[thread]);
-                // The last section that excludes this one is enough: those before it are before it.
-                let last = of_thread[..surely]
-                    .iter()
-                    .rev()
-                    .map(|&(_, k)| &lock.sections[k])
-                    .find(|other| other.excludes(section));
+                if thread == section.thread.index() {
+                    continue;
+                }
+                let others = match section.writes {
+                    true => &of_thread.all,
+                    false => &of_thread.writing,
+                };
+                let surely = others.partition_point(|&(position, _)| position < reasons[thread]);
+                // The last section is enough: those before it are before it.
+                let last = others[..surely].last().map(|&(_, k)| &lock.sections[k]);
                 if let Some(release) = last.and_then(|other| other.release)
                     && release < section.acquire
                     && self.model.position[release.index()] >= reasons[thread]
