@@ -45,8 +45,7 @@ pub(super) struct Encoding {
     knowledge: Knowledge,
     objects: Objects,
     run: Run,
-    /// Constraints that a run does not follow: few, or, where branches say which reads count,
-    /// those of memory.
+    /// Constraints that a run does not follow: few.
     others: Vec<Box<dyn Constraint>>,
     pub reach: Reach,
     /// Explored when a question needs it.
@@ -90,15 +89,13 @@ impl Encoding {
         let mut others: Vec<Box<dyn Constraint>> = Vec::new();
         let barriers = barriers(model);
         others.extend(failed_joins(model).map(boxed));
-        if needs.is_some() {
-            others.extend(registers.drain(..).map(boxed));
-        }
         registers.extend(onces);
         let objects = Objects {
             locks: locks.into_iter().flatten().collect(),
             registers,
             semaphores: semaphores(model),
             conditions,
+            needs: needs.clone(),
         };
         let reach = Reach::new(model, &objects, &barriers);
         others.extend(barriers.into_iter().map(boxed));

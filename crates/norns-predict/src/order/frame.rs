@@ -69,16 +69,6 @@ impl Sight<'_> {
     pub fn knows(&self, literal: Literal) -> bool {
         self.view.knows(literal)
     }
-
-    /// Indices of the nodes that take place, in their current order.
-    pub fn current_order(&self, nodes: &[Node]) -> Vec<usize> {
-        let mut found: Vec<(u64, usize)> = (0..nodes.len())
-            .filter(|&i| self.takes_place(nodes[i]))
-            .map(|i| (self.view.order.label(nodes[i]), i))
-            .collect();
-        found.sort_unstable();
-        found.into_iter().map(|(_, i)| i).collect()
-    }
 }
 
 /// The rules of one object that a `Run` does not follow.

@@ -11,6 +11,7 @@
 //! `check`, does not accept.
 
 mod back_end;
+mod branches;
 mod by_thread;
 mod candidates;
 mod check;

@@ -2,8 +2,12 @@
 //!
 //! One Boolean for every read, "its value matters". It holds when the next branch of the thread
 //! takes place, and when it holds for the next read of the thread: a branch depends on all reads
-//! before it. And when a read that matters sees a write, the reads before that write matter,
-//! since the written value may come from them.
+//! before it. (When there is a branch between the two reads, it takes place with the later one, so
+//! the second rule says nothing new.) And when a read that matters sees a write, the reads before
+//! that write matter, since the written value may come from them.
+//!
+//! Our solver gets these rules where the value of a read is wrong (`branches`), another solver all
+//! of them.
 //!
 //! What the program computes from a read that does not matter may be written, but nobody whose
 //! value matters sees it.
@@ -14,14 +18,18 @@ use norns_order::{Formula, Literal, Node};
 use norns_trace::{EventIndex, Op};
 use std::cell::RefCell;
 
-use super::frame::{Frame, Part, Sight};
+use super::frame::{Frame, Part, Sight, node};
 
 pub(super) struct Needs {
-    /// For every event the next branch of its thread, and the next read.
+    /// For every event the next branch of its thread, and the next read before that.
     next_branch: Vec<Option<Node>>,
     next_read: Vec<Option<Node>>,
     /// The last read of the thread before the event.
     last_read: Vec<Option<Node>>,
+    /// For every event its thread, and its position there.
+    places: Vec<(u32, u32)>,
+    threads: usize,
+    branches: Vec<Node>,
     /// For reads that were asked for: the Boolean.
     matters: RefCell<Vec<Option<Literal>>>,
 }
@@ -38,10 +46,19 @@ impl Needs {
     /// `None` when the trace has no branch events.
     pub fn of(model: &Model<'_>) -> Option<Needs> {
         let count = model.trace.events.len();
-        (0..count)
-            .map(EventIndex::from_index)
-            .find(|&event| is_branch(model, event))?;
+        let all = || (0..count).map(EventIndex::from_index);
+        let branches: Vec<Node> = all()
+            .filter(|&event| is_branch(model, event))
+            .map(node)
+            .collect();
+        if branches.is_empty() {
+            return None;
+        }
+        let place = |event| (model.thread_of(event).0, model.position[event.index()]);
         let mut needs = Needs {
+            places: all().map(place).collect(),
+            threads: model.threads.len(),
+            branches,
             next_branch: vec![None; count],
             next_read: vec![None; count],
             last_read: vec![None; count],
@@ -55,7 +72,7 @@ impl Needs {
                 needs.next_branch[event.index()] = branch;
                 needs.next_read[event.index()] = read;
                 if is_branch(model, event) {
-                    branch = Some(Node(event.0));
+                    (branch, read) = (Some(Node(event.0)), None);
                 }
                 if is_read(event) {
                     read = Some(Node(event.0));
@@ -73,12 +90,26 @@ impl Needs {
         Some(needs)
     }
 
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The thread of an event, and its position there.
+    pub fn place(&self, node: Node) -> (usize, u32) {
+        let (thread, position) = self.places[node.index()];
+        (thread as usize, position)
+    }
+
+    pub fn branches(&self) -> impl Iterator<Item = Node> + '_ {
+        self.branches.iter().copied()
+    }
+
     /// The solver has forgotten all variables.
     pub fn forget_literals(&self) {
         self.matters.borrow_mut().fill(None);
     }
 
-    /// The variable of a read, with its rules when it is new.
+    /// For another solver: the variable of a read, with its rules when it is new.
     fn matters(&self, frame: &Frame, read: Node, formula: &mut Formula) -> Literal {
         // Later reads first, without recursion: threads are long.
         let mut chain = vec![read];
@@ -108,49 +139,69 @@ impl Needs {
         later.expect("the chain is not empty")
     }
 
-    /// The literal "this read does not matter".
+    /// For another solver: the literal "this read does not matter".
     pub fn irrelevant(&self, frame: &Frame, read: Node, formula: &mut Formula) -> Literal {
         !self.matters(frame, read, formula)
     }
 
-    /// Whether the read matters in the current assignment, which need not know its variable yet.
-    pub fn is_needed(&self, sight: &Sight<'_>, read: Node) -> bool {
-        match self.matters.borrow()[read.index()] {
-            Some(literal) if sight.knows(literal) => sight.view.value(literal),
-            _ => self.next_branch[read.index()].is_some_and(|branch| sight.takes_place(branch)),
+    /// The literal "this read does not matter", without rules: who refuses what the read sees
+    /// says why it matters.
+    pub fn released(&self, read: Node, formula: &mut Formula) -> Literal {
+        !self.literal(read, formula)
+    }
+
+    fn literal(&self, read: Node, formula: &mut Formula) -> Literal {
+        let mut matters = self.matters.borrow_mut();
+        *matters[read.index()].get_or_insert_with(|| formula.boolean(false))
+    }
+
+    /// The variable of a read that matters, unless the current assignment has it right.
+    fn not_yet(&self, sight: &Sight<'_>, read: Node, formula: &mut Formula) -> Option<Literal> {
+        let literal = self.literal(read, formula);
+        let right = sight.knows(literal) && sight.view.value(literal);
+        (!right).then_some(literal)
+    }
+
+    /// A read matters, since the next branch of its thread takes place.
+    pub fn branched(&self, sight: &Sight<'_>, read: Node, formula: &mut Formula) {
+        if let (Some(literal), Some(branch)) = (
+            self.not_yet(sight, read, formula),
+            self.next_branch[read.index()],
+        ) {
+            let parts = [Part::Literal(literal), Part::Absent(branch)];
+            sight.frame.clause(formula, parts);
         }
     }
 
-    /// A read that matters sees `write`: so do the reads before that.
+    /// A read that matters sees `write`, so `earlier`, a read of the writer before that, matters
+    /// too. `writes` are those of the register, by thread.
     pub fn pass_on(
         &self,
         sight: &Sight<'_>,
-        read: Node,
-        write: Node,
-        writes: impl Iterator<Item = Node>,
+        (read, write): (Node, Node),
+        writes: &[Vec<Node>],
+        earlier: Node,
         formula: &mut Formula,
     ) {
-        let Some(before) = self.last_read[write.index()] else {
+        let Some(literal) = self.not_yet(sight, earlier, formula) else {
             return;
         };
-        if self.is_needed(sight, before) || before == read {
-            return;
-        }
-        let frame = sight.frame;
-        let mut parts = vec![
-            Part::Literal(self.matters(frame, before, formula)),
-            Part::Before(read, write),
-        ];
-        let others = writes.filter(|&other| other != write && other != read);
-        parts.extend(others.map(|other| {
-            if sight.is_before(other, write) {
-                Part::Before(write, other)
-            } else {
-                Part::Before(other, read)
+        let mut parts = vec![Part::Literal(literal), Part::Before(read, write)];
+        // Or another write stands between them: of each thread the last that is too early now, or
+        // the first that is too late, is between when any is.
+        for nodes in writes {
+            let early = nodes.partition_point(|&other| sight.is_before(other, write));
+            let own = |node: &&Node| **node == write || **node == read;
+            let late = early + nodes[early..].iter().take_while(own).count();
+            if let Some(&other) = early.checked_sub(1).map(|k| &nodes[k]) {
+                parts.push(Part::Before(write, other));
             }
-        }));
-        parts.push(Part::Literal(!self.matters(frame, read, formula)));
-        frame.clause(formula, parts);
+            if let Some(&other) = nodes.get(late) {
+                parts.push(Part::Before(other, read));
+            }
+        }
+        parts.push(Part::Literal(!self.literal(read, formula)));
+        sight.frame.clause(formula, parts);
     }
 
     /// The same rule for another solver: `chosen` says that `read` sees `write`.

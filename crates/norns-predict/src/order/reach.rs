@@ -76,7 +76,8 @@ impl Reach {
         barriers: &[super::counters::Barrier],
     ) -> Self {
         let mut supplies = Vec::new();
-        for register in &objects.registers {
+        let registers = objects.registers.iter();
+        for register in registers.filter(|register| register.always_counts()) {
             register_supplies(model, register, &mut supplies);
         }
         for semaphore in &objects.semaphores {

@@ -16,7 +16,7 @@ use norns_order::{Formula, Node};
 use norns_trace::{EventIndex, Op};
 use rustc_hash::FxHashMap;
 
-use super::frame::{Constraint, Frame, Part, Sight, prefer_observed};
+use super::frame::{Frame, Part, Sight, prefer_observed};
 use super::needs::Needs;
 use super::run::NOBODY;
 
@@ -29,8 +29,9 @@ pub(super) struct Access {
 
 pub(super) struct Register {
     pub accesses: Vec<Access>,
-    nodes: Vec<Node>,
     pub initial: u32,
+    /// The accesses that write, by thread and in the order of the thread.
+    writes: Vec<Vec<Node>>,
     /// For every value the accesses that write it, by thread and in the order of the thread.
     sources: FxHashMap<u32, Vec<Vec<Node>>>,
     /// Where branches say which reads count; `None`: all that take place.
@@ -222,9 +223,10 @@ impl Register {
     fn new(model: &Model<'_>, accesses: Vec<Access>, initial: u32) -> Self {
         let thread = |node: Node| model.thread_of(EventIndex(node.0));
         let mut sources: FxHashMap<u32, Vec<Vec<Node>>> = FxHashMap::default();
+        let mut writes = Vec::new();
         for access in &accesses {
-            if let Some(value) = access.writes {
-                let threads = sources.entry(value).or_default();
+            let Some(value) = access.writes else { continue };
+            for threads in [sources.entry(value).or_default(), &mut writes] {
                 let own = threads
                     .iter_mut()
                     .find(|nodes| thread(nodes[0]) == thread(access.node));
@@ -234,11 +236,10 @@ impl Register {
                 }
             }
         }
-        let nodes = accesses.iter().map(|access| access.node).collect();
         Register {
             accesses,
-            nodes,
             initial,
+            writes,
             sources,
             needs: None,
         }
@@ -270,16 +271,16 @@ impl Register {
     }
 
     /// The part "this read need not see its value".
-    fn released(&self, frame: &Frame, read: Node, formula: &mut Formula) -> Part {
+    fn released(&self, read: Node, formula: &mut Formula) -> Part {
         match &self.needs {
             None => Part::Absent(read),
-            Some(needs) => Part::Literal(needs.irrelevant(frame, read, formula)),
+            Some(needs) => Part::Literal(needs.released(read, formula)),
         }
     }
 
     /// Clauses that `read` sees something else than `seen`, the wrong write that it sees now.
     fn refuse(&self, sight: &Sight<'_>, read: &Access, seen: Node, formula: &mut Formula) {
-        let released = self.released(sight.frame, read.node, formula);
+        let released = self.released(read.node, formula);
         let value = read.needs.expect("only reads are refused");
         // A right write has to come between the wrong one and the read. Of each thread the last
         // that is too early now, or the first that is too late, has to move: if another does, so
@@ -303,7 +304,7 @@ impl Register {
 
     /// Clauses that `read` does not stand before all writes, where it needs one.
     fn refuse_initial(&self, sight: &Sight<'_>, read: &Access, formula: &mut Formula) {
-        let released = self.released(sight.frame, read.node, formula);
+        let released = self.released(read.node, formula);
         let value = read.needs.expect("only reads are refused");
         let first = self
             .sources(value)
@@ -336,38 +337,19 @@ impl Register {
     }
 }
 
-/// In branch mode: a `Run` does not know which reads matter.
-impl Constraint for Register {
-    fn violated(&self, sight: &Sight<'_>, formula: &mut Formula) {
-        let mut last: Option<&Access> = None;
-        for i in sight.current_order(&self.nodes) {
-            let access = &self.accesses[i];
-            let current = last.map_or(self.initial, |write| write.writes.expect("a write"));
-            if let Some(value) = access.needs {
-                let needed = self
-                    .needs
-                    .as_ref()
-                    .is_none_or(|needs| needs.is_needed(sight, access.node));
-                if current != value {
-                    if needed {
-                        match last {
-                            Some(seen) => self.refuse(sight, access, seen.node, formula),
-                            None => self.refuse_initial(sight, access, formula),
-                        }
-                    }
-                } else if needed && let (Some(needs), Some(write)) = (&self.needs, last) {
-                    let others = self.accesses.iter();
-                    let others = others.filter(|a| a.writes.is_some()).map(|a| a.node);
-                    needs.pass_on(sight, access.node, write.node, others, formula);
-                }
-            }
-            if access.writes.is_some() {
-                last = Some(access);
-            }
-        }
+impl Register {
+    /// Whether every read that takes place needs its value: not in branch mode.
+    pub fn always_counts(&self) -> bool {
+        self.needs.is_none()
     }
 
-    fn all(&self, frame: &Frame, formula: &mut Formula) {
+    /// The accesses that write, by thread.
+    pub fn writes(&self) -> &[Vec<Node>] {
+        &self.writes
+    }
+
+    /// Adds everything, for another solver.
+    pub fn all(&self, frame: &Frame, formula: &mut Formula) {
         let writes: Vec<&Access> = self
             .accesses
             .iter()
@@ -375,7 +357,10 @@ impl Constraint for Register {
             .collect();
         for read in &self.accesses {
             let Some(value) = read.needs else { continue };
-            let released = self.released(frame, read.node, formula);
+            let released = match &self.needs {
+                None => Part::Absent(read.node),
+                Some(needs) => Part::Literal(needs.irrelevant(frame, read.node, formula)),
+            };
             let others = || writes.iter().filter(|write| write.node != read.node);
             let mut choice = vec![released];
             if value == self.initial {

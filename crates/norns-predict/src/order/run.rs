@@ -5,12 +5,16 @@
 //! to where it changed, or to the first event that was not allowed, and on from there: a step is
 //! undone as cheaply as it is made.
 
+use std::rc::Rc;
+
 use norns_order::{Formula, Node};
 
+use super::branches::Branches;
 use super::conditions::{Act, Condition, Queue};
 use super::counters::Semaphore;
 use super::frame::Sight;
 use super::locks::{Lock, Role};
+use super::needs::Needs;
 use super::registers::Register;
 
 /// The objects that a run follows.
@@ -19,6 +23,8 @@ pub(super) struct Objects {
     pub registers: Vec<Register>,
     pub semaphores: Vec<Semaphore>,
     pub conditions: Vec<Condition>,
+    /// Where branches say which reads count.
+    pub needs: Option<Rc<Needs>>,
 }
 
 /// What an event does to one object: the object's number, and the event's among those of the
@@ -29,6 +35,7 @@ enum Step {
     Lock(u32, u32),
     Semaphore(u32, u32),
     Condition(u32, Act),
+    Branch,
 }
 
 enum Undo {
@@ -37,6 +44,8 @@ enum Undo {
     Released(u32, u32),
     Value(u32, i64),
     Act(u32, Act, u32),
+    /// Reads of this thread matter.
+    Matters(u32),
 }
 
 /// A run ends when it has found so many clauses.
@@ -63,6 +72,7 @@ pub(super) struct Run {
     value: Vec<i64>,
     /// Of every condition.
     queues: Vec<Queue>,
+    branches: Option<Branches>,
 }
 
 impl Run {
@@ -84,6 +94,8 @@ impl Run {
             let acts = condition.acts();
             all.extend(acts.map(|(node, act)| (node, Step::Condition(c as u32, act))));
         }
+        let branches = objects.needs.iter().flat_map(|needs| needs.branches());
+        all.extend(branches.map(|node| (node, Step::Branch)));
         // Stable: registers before locks, and so on.
         all.sort_by_key(|&(node, _)| node);
         let mut first_step = vec![0u32; count + 1];
@@ -105,6 +117,10 @@ impl Run {
             held: vec![Vec::new(); objects.locks.len()],
             value: objects.semaphores.iter().map(|s| s.initial).collect(),
             queues: objects.conditions.iter().map(Queue::new).collect(),
+            branches: objects
+                .needs
+                .clone()
+                .map(|needs| Branches::new(needs, &objects.registers)),
         }
     }
 
@@ -144,6 +160,9 @@ impl Run {
                 Undo::Act(condition, act, signal) => {
                     self.queues[condition as usize].undo(act, signal);
                 }
+                Undo::Matters(thread) => {
+                    self.branches.as_mut().expect("see `take`").undo(thread);
+                }
             }
         }
         for node in self.done.drain(kept.min(self.done.len())..) {
@@ -165,7 +184,7 @@ impl Run {
             let steps = self.first_step[next.index()]..self.first_step[next.index() + 1];
             let before = formula.clauses.len();
             for i in steps.clone() {
-                self.check(self.steps[i as usize], objects, sight, formula);
+                self.check(self.steps[i as usize], next, objects, sight, formula);
             }
             let allowed = formula.clauses.len() == before;
             if !allowed {
@@ -182,11 +201,30 @@ impl Run {
         }
     }
 
-    fn check(&self, step: Step, objects: &Objects, sight: &Sight<'_>, formula: &mut Formula) {
+    fn check(
+        &mut self,
+        step: Step,
+        node: Node,
+        objects: &Objects,
+        sight: &Sight<'_>,
+        formula: &mut Formula,
+    ) {
         match step {
             Step::Access(r, i) => {
                 let register = &objects.registers[r as usize];
-                register.check(i, self.writer[r as usize], sight, formula);
+                let writer = self.writer[r as usize];
+                match &mut self.branches {
+                    // It counts when a branch follows.
+                    Some(branches) if !register.always_counts() => branches.saw(r, i, writer),
+                    _ => register.check(i, writer, sight, formula),
+                }
+            }
+            Step::Branch => {
+                let branches = self.branches.as_mut().expect("there is a branch");
+                let now = self.done.len() as u32;
+                let undo = &mut self.undo;
+                let extended = |thread| undo.push((now, Undo::Matters(thread)));
+                branches.take_place(node, &objects.registers, sight, formula, extended);
             }
             Step::Lock(l, i) => {
                 objects.locks[l as usize].check(i, &self.held[l as usize], sight, formula);
@@ -239,6 +277,7 @@ impl Run {
                 self.value[s as usize] += change;
                 Undo::Value(s, value)
             }
+            Step::Branch => return,
             Step::Condition(c, act) => {
                 let signal = self.queues[c as usize].take(act);
                 Undo::Act(c, act, signal)
