@@ -81,7 +81,10 @@ impl Encoding {
         let conditions = conditions(model);
         let mut must = Must::new(model, &locks, fixed_edges(model, &registers, &onces));
         if knowledge == Knowledge::All {
-            let registers = registers.iter().filter(|_| needs.is_none());
+            if let Some(needs) = &needs {
+                must.set_branches(needs.branches());
+            }
+            let registers = registers.iter();
             registers.chain(&onces).for_each(|r| must.add_register(r));
             conditions.iter().for_each(|c| must.add_condition(c));
         }

@@ -14,6 +14,10 @@
 //! This is what bounds how far a thread can fall behind where every value has been written many
 //! times: a smallest fixpoint finds no place to begin.
 //!
+//! Where branches say which reads count there is a second kind of knowledge: what takes place before
+//! an event if all reads of its thread so far matter. Reads need their writes there; a branch makes
+//! it knowledge of the first kind, and a write that such a read sees counts with it.
+//!
 //! Weaker than it could be: how many waits share how many signals is not counted (`reach` does,
 //! for one question), and semaphores and barriers give no reasons.
 
@@ -43,6 +47,8 @@ struct Need {
     gift: u32,
     /// The register, and the value that has to be there.
     value: Option<(u32, u32)>,
+    /// Only where the reads of the thread matter.
+    of_branches: bool,
 }
 
 /// The sections of one lock and thread that a sweep has come to: position of the acquisition, and
@@ -68,6 +74,9 @@ pub(super) struct Must<'m, 't> {
     threads: usize,
     /// For every event and thread: how many events of the thread come before it or are it.
     known: Vec<u32>,
+    /// The same, if all reads of the event's thread so far matter; empty when they always do.
+    firm: Vec<u32>,
+    branches: Vec<bool>,
     /// Edges between threads that hold whatever the values, sorted by their end.
     edges: Vec<(Node, Node)>,
     /// Sorted by event.
@@ -111,6 +120,8 @@ impl<'m, 't> Must<'m, 't> {
             locks,
             threads,
             known,
+            firm: Vec::new(),
+            branches: Vec::new(),
             edges,
             needs: Vec::new(),
             gifts: Vec::new(),
@@ -164,6 +175,13 @@ impl<'m, 't> Must<'m, 't> {
         }
     }
 
+    /// Branches say which reads count.
+    pub fn set_branches(&mut self, branches: impl Iterator<Item = Node>) {
+        self.branches = vec![false; self.model.trace.events.len()];
+        branches.for_each(|branch| self.branches[branch.index()] = true);
+        self.firm = self.known.clone();
+    }
+
     /// Reads need one of the writes of their value.
     pub fn add_register(&mut self, register: &Register) {
         let model = self.model;
@@ -171,6 +189,7 @@ impl<'m, 't> Must<'m, 't> {
         let mut left: ByThread<(u32, u32)> = Vec::new();
         let mut gift_of: FxHashMap<u32, u32> = FxHashMap::default();
         let mut last: FxHashMap<usize, (EventIndex, u32)> = FxHashMap::default();
+        let of_branches = !register.always_counts();
         for access in &register.accesses {
             let event = EventIndex(access.node.0);
             let thread = model.thread_of(event).index();
@@ -193,12 +212,16 @@ impl<'m, 't> Must<'m, 't> {
                     since: before.map(|(event, _)| event),
                     gift,
                     value: Some((number, value)),
+                    of_branches,
                 });
             }
             if let Some(value) = access.writes.or(access.needs) {
                 last.insert(thread, (event, value));
-                let item = (model.position[event.index()], value);
-                push(&mut left, thread, item);
+                // A read that does not matter says nothing about the memory.
+                if access.writes.is_some() || !of_branches {
+                    let item = (model.position[event.index()], value);
+                    push(&mut left, thread, item);
+                }
             }
         }
         self.left.push(left);
@@ -220,12 +243,20 @@ impl<'m, 't> Must<'m, 't> {
                 since: Some(EventIndex(sleep.0)),
                 gift: number,
                 value: None,
+                of_branches: false,
             });
         }
     }
 
     fn known(&self, event: EventIndex) -> &[u32] {
         &self.known[event.index() * self.threads..(event.index() + 1) * self.threads]
+    }
+
+    fn firm(&self, event: EventIndex) -> &[u32] {
+        if self.firm.is_empty() {
+            return self.known(event);
+        }
+        &self.firm[event.index() * self.threads..(event.index() + 1) * self.threads]
     }
 
     fn event_at(&self, thread: usize, position: u32) -> EventIndex {
@@ -261,6 +292,8 @@ impl<'m, 't> Must<'m, 't> {
         let mut next_section = vec![0usize; self.locks.len()];
         let mut losers = Vec::new();
         let mut reasons = vec![0u32; threads];
+        let mut firm = vec![0u32; threads];
+        let has_branches = !self.firm.is_empty();
         for (i, event) in model.trace.events.iter().enumerate() {
             let here = EventIndex::from_index(i);
             let own = event.thread.index();
@@ -273,9 +306,22 @@ impl<'m, 't> Must<'m, 't> {
                 join(&mut reasons, self.known(EventIndex(a.0)));
                 next_edge += 1;
             }
+            let first_need = next_need;
             while self.needs.get(next_need).is_some_and(|n| n.event == here) {
-                self.give(&self.needs[next_need], &mut reasons);
+                if !self.needs[next_need].of_branches {
+                    self.give(&self.needs[next_need], &mut reasons);
+                }
                 next_need += 1;
+            }
+            if has_branches {
+                firm.copy_from_slice(&reasons);
+                if let Some(before) = position.checked_sub(1) {
+                    join(&mut firm, self.firm(self.event_at(own, before)));
+                }
+                let needs = &self.needs[first_need..next_need];
+                for need in needs.iter().filter(|need| need.of_branches) {
+                    self.give(need, &mut firm);
+                }
             }
             if let Op::Lock(o) | Op::ReadLock(o) = event.op
                 && let Some(lock) = &self.locks[o.index()]
@@ -286,18 +332,25 @@ impl<'m, 't> Must<'m, 't> {
                 next_section[o.index()] += 1;
                 let so_far = &mut sections[o.index()];
                 self.follow_sections(lock, number, so_far, &mut reasons);
+                if has_branches {
+                    self.follow_sections(lock, number, so_far, &mut firm);
+                }
                 so_far[own].all.push((position, number));
                 if section.writes {
                     so_far[own].writing.push((position, number));
                 }
             }
             reasons[own] = position + 1;
-            let known = &mut self.known[i * threads..(i + 1) * threads];
+            let range = i * threads..(i + 1) * threads;
             let mut lost = false;
-            for (known, reason) in known.iter_mut().zip(&reasons) {
-                lost |= *reason < *known;
-                *known = (*known).min(*reason);
+            if has_branches {
+                firm[own] = position + 1;
+                lost = lower(&mut self.firm[range.clone()], &firm);
+                if self.branches[i] {
+                    reasons.copy_from_slice(&firm);
+                }
             }
+            lost |= lower(&mut self.known[range], &reasons);
             if lost {
                 losers.push(here);
             }
@@ -341,7 +394,12 @@ impl<'m, 't> Must<'m, 't> {
         let mut common: Option<Vec<u32>> = None;
         let mut from = vec![0u32; self.threads];
         if let Some(since) = need.since {
-            join(&mut from, self.known(since));
+            // All reads of the thread before it matter as well.
+            let known = match need.of_branches {
+                true => self.firm(since),
+                false => self.known(since),
+            };
+            join(&mut from, known);
         }
         if let Some((register, value)) = need.value {
             // What came before an access that left another value is overwritten.
@@ -365,7 +423,17 @@ impl<'m, 't> Must<'m, 't> {
             let Some(last) = self.last_before(giver, need.event) else {
                 continue;
             };
-            let known = self.known(last);
+            let mut known = self.known(last);
+            let mut firm;
+            if need.of_branches {
+                // So do those before a write that is seen.
+                firm = self.firm(giver).to_vec();
+                join(&mut firm, known);
+                if firm[own] > self.model.position[need.event.index()] {
+                    continue;
+                }
+                known = &firm;
+            }
             match &mut common {
                 None => common = Some(known.to_vec()),
                 Some(common) => {
@@ -423,6 +491,16 @@ impl<'m, 't> Must<'m, 't> {
         }
         (clocks, edges)
     }
+}
+
+/// Lowers `known` to what has a reason. Returns whether it lost something.
+fn lower(known: &mut [u32], reasons: &[u32]) -> bool {
+    let mut lost = false;
+    for (known, reason) in known.iter_mut().zip(reasons) {
+        lost |= *reason < *known;
+        *known = (*known).min(*reason);
+    }
+    lost
 }
 
 fn join(mine: &mut [u32], theirs: &[u32]) {

@@ -108,6 +108,14 @@ fn shape(seed: u64, plain: bool) -> Shape {
     }
 }
 
+/// The seeds of a test; `NORNS_TEST_SEEDS=from..to` runs others, as many at least.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let chosen = std::env::var("NORNS_TEST_SEEDS").ok();
+    let chosen = chosen.as_deref().and_then(|text| text.split_once(".."));
+    let number = |text: &str| text.parse::<u64>().expect("a number of NORNS_TEST_SEEDS");
+    chosen.map_or(0..usual, |(from, to)| number(from)..number(to))
+}
+
 /// What one test has seen.
 #[derive(Default)]
 struct Tally {
@@ -144,7 +152,7 @@ impl Tally {
 #[test]
 fn both_meanings_of_model() {
     let mut tally = Tally::default();
-    for seed in 0..4000 {
+    for seed in seeds(4000) {
         let trace = random_trace(seed, shape(seed, seed % 2 == 0));
         for (meaning, reads) in [
             (Meaning::Optimistic, Reads::Anything),
@@ -176,7 +184,7 @@ fn both_meanings_of_model() {
 #[test]
 fn values() {
     let mut tally = Tally::default();
-    for seed in 0..8000 {
+    for seed in seeds(8000) {
         let mut trace = random_trace(seed + 50_000, shape(seed, seed % 2 == 0));
         with_values(&mut trace, &mut Random::new(seed ^ 0x5eed));
         let Some(all) = explore(&trace, Reads::SameValue, 20_000) else {
@@ -198,7 +206,7 @@ fn values() {
 #[test]
 fn branches() {
     let mut tally = Tally::default();
-    for seed in 0..3000 {
+    for seed in seeds(3000) {
         let small = Shape {
             events: 9 + (seed % 5) as usize,
             ..shape(seed, seed % 2 == 0)
