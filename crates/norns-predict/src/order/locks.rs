@@ -215,17 +215,27 @@ impl Lock {
                 if held.iter().any(fails) {
                     return;
                 }
-                // Some section has to begin earlier or end later than it does now.
-                let others = self.sections.iter().filter(|s| self.fails(&failed, s));
-                let parts = others.filter_map(|section| {
-                    if sight.is_before(failed.node, section.acquire) {
-                        return Some(Part::Before(section.acquire, failed.node));
+                // Some section has to begin earlier or end later than it does now; of each thread
+                // the nearest on either side (see `by_thread`).
+                let mut threads: Vec<(ThreadId, Option<Node>, Option<Node>)> = Vec::new();
+                for section in self.sections.iter().filter(|s| self.fails(&failed, s)) {
+                    let known = threads.iter().position(|other| other.0 == section.thread);
+                    let k = known.unwrap_or_else(|| {
+                        threads.push((section.thread, None, None));
+                        threads.len() - 1
+                    });
+                    let (_, last_release, first_acquire) = &mut threads[k];
+                    if sight.is_before(section.acquire, failed.node) {
+                        *last_release = section.release.max(*last_release);
+                    } else if first_acquire.is_none() {
+                        *first_acquire = Some(section.acquire);
                     }
-                    section
-                        .release
-                        .map(|release| Part::Before(failed.node, release))
-                });
-                let mut parts: Vec<Part> = parts.chain([Part::Absent(failed.node)]).collect();
+                }
+                let mut parts = vec![Part::Absent(failed.node)];
+                for (_, release, acquire) in threads {
+                    parts.extend(release.map(|release| Part::Before(failed.node, release)));
+                    parts.extend(acquire.map(|acquire| Part::Before(acquire, failed.node)));
+                }
                 prefer_observed(&mut parts);
                 sight.frame.clause(formula, parts);
             }

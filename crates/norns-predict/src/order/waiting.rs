@@ -14,7 +14,7 @@
 
 use norns_model::{Model, State as ModelState};
 use norns_trace::{EventIndex, ObjectId, ObjectKind, Op};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::clocks::Clocks;
 
@@ -298,15 +298,24 @@ impl Waiting {
 
 /// `None` when a state does not fit into its number.
 fn lines(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<Line>> {
-    let waits = model.threads.iter().flatten();
-    let waits = waits.filter(|&&event| model.wait_needs_signal(event));
     let mut waited_for = vec![false; model.trace.objects.len()];
-    for &event in waits {
-        if let Op::Wait(o) | Op::SemWait(o) = model.op(event) {
-            waited_for[o.index()] = true;
+    let start = ModelState::initial(model);
+    for thread in &model.threads {
+        let mut taken: FxHashMap<ObjectId, i64> = FxHashMap::default();
+        for &event in thread {
+            match model.op(event) {
+                Op::Wait(o) => waited_for[o.index()] |= model.wait_needs_signal(event),
+                // What a thread gives back itself it uses like a lock.
+                Op::SemWait(o) => {
+                    let taken = taken.entry(o).or_default();
+                    *taken += 1;
+                    waited_for[o.index()] |= *taken > start.value(o);
+                }
+                Op::SemPost(o) => *taken.entry(o).or_default() -= 1,
+                _ => {}
+            }
         }
     }
-    let start = ModelState::initial(model);
     let mut lines: Vec<Line> = Vec::new();
     // For each act the event that it needs to be possible.
     let mut events: Vec<Vec<EventIndex>> = Vec::new();
@@ -323,7 +332,7 @@ fn lines(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<Line>> {
                 }
                 Op::Signal(o) if waited_for[o.index()] => Act::Signal(o),
                 Op::Broadcast(o) if waited_for[o.index()] => Act::Broadcast(o),
-                Op::SemWait(o) => Act::Take(o),
+                Op::SemWait(o) if waited_for[o.index()] => Act::Take(o),
                 Op::SemPost(o) if waited_for[o.index()] => Act::Give(o),
                 Op::BarrierEnter(o) => Act::Give(o),
                 Op::BarrierExit(o) => {
