@@ -10,6 +10,7 @@ use norns_model::step::{Readiness, Step};
 use norns_model::{Model, State};
 use norns_order::Node;
 use norns_trace::{EventIndex, Op, ThreadId};
+use rustc_hash::FxHashSet;
 
 use super::clocks::Clocks;
 use super::frame::node;
@@ -76,6 +77,7 @@ struct Rehearsal<'r, 't> {
     clocks: &'r Clocks,
     waiting: &'r Waiting,
     way: &'r [Move],
+    on_way: FxHashSet<EventIndex>,
     sections: &'r Sections,
     /// How many moves of the way are done.
     moves: usize,
@@ -100,6 +102,7 @@ pub(super) fn rehearse(
         clocks,
         waiting,
         way,
+        on_way: way.iter().map(|step| step.event).collect(),
         sections,
         moves: 0,
         state: State::initial(model),
@@ -159,12 +162,15 @@ impl Rehearsal<'_, '_> {
         if (position..end).contains(&stops.wanted[thread]) {
             return false;
         }
+        // What the way has in the section has to be next on it.
         let inside = &self.model.threads[thread][position as usize..end as usize];
-        let acts = self.waiting.acts_among(self.model, inside);
-        let way = &self.way[self.moves..];
-        acts.iter().zip(way).all(|(&act, next)| act == next.event)
-            && acts.len() <= way.len()
-            && (acts.is_empty() || self.all_asleep(&way[0]))
+        let mut way = self.way[self.moves..].iter();
+        let mut steps = inside.iter().filter(|event| self.on_way.contains(event));
+        let is_next = |&step: &EventIndex| way.next().is_some_and(|next| next.event == step);
+        match steps.clone().next() {
+            None => true,
+            Some(_) => steps.all(is_next) && self.all_asleep(&self.way[self.moves]),
+        }
     }
 
     fn all_asleep(&self, step: &Move) -> bool {
@@ -185,7 +191,7 @@ impl Rehearsal<'_, '_> {
             if !self.woken[thread.index()] {
                 return false;
             }
-        } else if self.waiting.is_act(self.model, event) {
+        } else if self.on_way.contains(&event) {
             let Some(next) = self.way.get(self.moves).filter(|next| next.event == event) else {
                 return false;
             };
@@ -201,7 +207,7 @@ impl Rehearsal<'_, '_> {
         let mut wakes: Option<ThreadId> = None;
         if self.waiting.is_wait(self.model, event) {
             self.woken[thread.index()] = false;
-        } else if self.waiting.is_act(self.model, event) {
+        } else if self.on_way.contains(&event) {
             for &wait in &self.way[self.moves].wakes {
                 let sleeper = self.model.thread_of(wait);
                 self.woken[sleeper.index()] = true;

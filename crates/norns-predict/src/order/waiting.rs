@@ -8,13 +8,13 @@
 //! of two of its events where these are. (The search of the solver proves the same in far more
 //! steps, one cut of the schedule at a time.)
 //!
-//! More is allowed than in a schedule: locks are not seen, a wait on a semaphore that failed asks
-//! for nothing, and the n-th exit of a thread from a barrier needs n full rounds, no matter who
-//! came in which. A wait is done at the moment of the signal that wakes it.
+//! More is allowed than in a schedule: locks are not seen, and a wait on a semaphore that failed
+//! asks for nothing. A wait is done at the moment of the signal that wakes it, and a barrier is
+//! left at the moment when its round is full.
 
 use norns_model::{Model, State as ModelState};
-use norns_trace::{EventIndex, ObjectId, ObjectKind, Op};
-use rustc_hash::{FxHashMap, FxHashSet};
+use norns_trace::{EventIndex, ObjectId, Op};
+use rustc_hash::FxHashMap;
 
 use super::clocks::Clocks;
 
@@ -23,19 +23,25 @@ enum Act {
     Wait(ObjectId),
     Signal(ObjectId),
     Broadcast(ObjectId),
-    /// Adds to a semaphore, or to the entries of a barrier.
+    /// Adds one to a semaphore.
     Give(ObjectId),
     Take(ObjectId),
-    /// Needs so much to be there, and takes nothing.
-    Pass(ObjectId, i64),
+    Enter(ObjectId),
+    /// Comes after every entry; at the end of a thread that did not leave, too.
+    Leave(ObjectId),
 }
 
 impl Act {
     fn object(self) -> ObjectId {
         match self {
             Act::Wait(o) | Act::Signal(o) | Act::Broadcast(o) => o,
-            Act::Give(o) | Act::Take(o) | Act::Pass(o, _) => o,
+            Act::Give(o) | Act::Take(o) | Act::Enter(o) | Act::Leave(o) => o,
         }
+    }
+
+    /// Whether an act of another thread completes it.
+    fn is_passive(self) -> bool {
+        matches!(self, Act::Wait(_) | Act::Leave(_))
     }
 
     fn change(self) -> i64 {
@@ -92,12 +98,11 @@ pub(super) struct Move {
 }
 
 /// A state.
-pub(super) struct Target(u128);
+pub(super) struct Target(u32);
 
 pub(super) struct Waiting {
     lines: Vec<Line>,
-    states: Vec<u128>,
-    known: FxHashSet<u128>,
+    states: States,
     /// For two threads, the first with the smaller number, which numbers of acts they can have
     /// done at the same time: a bit for each.
     together: Vec<Vec<u64>>,
@@ -107,7 +112,7 @@ impl Waiting {
     /// `None` when the states are more than `budget`, or the threads too many.
     pub fn new(model: &Model<'_>, clocks: &Clocks, budget: usize) -> Option<Self> {
         let lines = lines(model, clocks)?;
-        let (states, known) = explore(model, &lines, budget)?;
+        let states = explore(model, &lines, budget)?;
         let mut together = Vec::new();
         for (t, one) in lines.iter().enumerate() {
             for other in &lines[t + 1..] {
@@ -118,7 +123,7 @@ impl Waiting {
                     return None;
                 }
                 let mut table = vec![0u64; bits.div_ceil(64)];
-                for &state in &states {
+                for &state in &states.states {
                     let bit = one.done(state) * columns + other.done(state);
                     table[bit / 64] |= 1 << (bit % 64);
                 }
@@ -128,38 +133,18 @@ impl Waiting {
         Some(Waiting {
             lines,
             states,
-            known,
             together,
         })
     }
 
     pub fn is_empty(&self) -> bool {
-        self.states.len() == 1
+        self.states.states.len() == 1
     }
 
     fn act(&self, model: &Model<'_>, event: EventIndex) -> Option<Act> {
         let line = &self.lines[model.thread_of(event).index()];
         let k = line.positions.binary_search(&model.position[event.index()]);
         k.ok().map(|k| line.acts[k])
-    }
-
-    /// Those of some consecutive events of a thread that are acts and do not wait for a signal.
-    pub fn acts_among(&self, model: &Model<'_>, events: &[EventIndex]) -> Vec<EventIndex> {
-        let (Some(&first), Some(&last)) = (events.first(), events.last()) else {
-            return Vec::new();
-        };
-        let thread = model.thread_of(first).index();
-        let line = &self.lines[thread];
-        let from = line.count(model.position[first.index()]);
-        let to = line.count(model.position[last.index()] + 1);
-        (from..to)
-            .filter(|&k| !matches!(line.acts[k], Act::Wait(_)))
-            .map(|k| model.threads[thread][line.positions[k] as usize])
-            .collect()
-    }
-
-    pub fn is_act(&self, model: &Model<'_>, event: EventIndex) -> bool {
-        self.act(model, event).is_some()
     }
 
     pub fn is_wait(&self, model: &Model<'_>, event: EventIndex) -> bool {
@@ -180,7 +165,13 @@ impl Waiting {
         let mut ranges: Vec<(usize, usize)> = (0..self.lines.len())
             .map(|t| {
                 let line = &self.lines[t];
-                (line.count(needed[t]), line.count(limits[t]))
+                let all = limits[t] as usize == model.threads[t].len();
+                let most = if all {
+                    line.acts.len()
+                } else {
+                    line.count(limits[t])
+                };
+                (line.count(needed[t]), most)
             })
             .collect();
         for &event in events {
@@ -195,8 +186,8 @@ impl Waiting {
                     .clamp(ranges[t].0, ranges[t].1.max(ranges[t].0))
             })
             .collect();
-        let mut best: Option<(usize, u128)> = None;
-        for &state in &self.states {
+        let mut best: Option<(usize, u32)> = None;
+        for (number, &state) in self.states.states.iter().enumerate() {
             let mut distance = 0;
             let fits = self.lines.iter().enumerate().all(|(t, line)| {
                 let done = line.done(state);
@@ -204,15 +195,15 @@ impl Waiting {
                 ranges[t].0 <= done && done <= ranges[t].1
             });
             if fits && best.is_none_or(|(least, _)| distance < least) {
-                best = Some((distance, state));
+                best = Some((distance, number as u32));
             }
         }
-        best.map(|(_, state)| Target(state))
+        best.map(|(_, number)| Target(number))
     }
 
     /// For each thread between which numbers of events it is in this state.
     pub fn positions(&self, target: &Target) -> impl Iterator<Item = (u32, u32)> {
-        let state = target.0;
+        let state = self.states.states[target.0 as usize];
         self.lines.iter().map(move |line| {
             let done = line.done(state);
             let least = done.checked_sub(1).map_or(0, |k| line.positions[k] + 1);
@@ -220,60 +211,61 @@ impl Waiting {
         })
     }
 
-    /// How to come to a state, as near to the order of the trace as can be seen from behind.
+    /// How to come to a state, as near to the order of the trace as can be seen from behind:
+    /// always from the state whose step came last in the trace. Signals that nobody needs are
+    /// left out.
     pub fn way(&self, model: &Model<'_>, target: &Target) -> Vec<Move> {
-        let rules = Rules::new(model, &self.lines);
         let mut way = Vec::new();
-        let mut state = target.0;
-        let event = |t: usize, k: usize| model.threads[t][self.lines[t].positions[k] as usize];
-        let mut next = Vec::new();
-        while state != 0 {
-            // What each thread has done last, the latest in the trace first.
-            let mut last: Vec<(EventIndex, usize)> = Vec::new();
-            for (t, line) in self.lines.iter().enumerate() {
-                if let Some(k) = line.done(state).checked_sub(1)
-                    && !matches!(line.acts[k], Act::Wait(_))
-                {
-                    last.push((event(t, k), t));
-                }
-            }
-            last.sort_unstable();
-            let before = last.iter().rev().find_map(|&(act, t)| {
-                let undone = state - self.lines[t].one_more();
-                let object = self.lines[t].next(undone).expect("just undone").object();
-                let sleepers = self.lines.iter().enumerate().filter(|(s, line)| {
-                    let k = line.done(state).checked_sub(1);
-                    *s != t && k.is_some_and(|k| line.acts[k] == Act::Wait(object))
-                });
-                // Combinations of those that it may have woken.
-                let mut choices: Vec<(u128, Vec<EventIndex>)> = vec![(undone, Vec::new())];
-                for (s, line) in sleepers.take(MOST_SLEEPERS) {
-                    for i in 0..choices.len() {
-                        let mut wakes = choices[i].1.clone();
-                        wakes.push(event(s, line.done(state) - 1));
-                        choices.push((choices[i].0 - line.one_more(), wakes));
-                    }
-                }
-                // First those whose waits end soon after it, as if it had woken them in the trace.
-                choices.sort_by_key(|(_, wakes)| {
-                    let late = wakes.iter().filter(|&&wait| wait < act).count();
-                    let distance = wakes.iter().map(|wait| wait.0.abs_diff(act.0)).sum::<u32>();
-                    (late, std::cmp::Reverse(wakes.len()), distance)
-                });
-                let mut choices = choices.into_iter().filter(|(before, _)| {
-                    next.clear();
-                    rules.after(*before, t, &mut next);
-                    self.known.contains(before) && next.contains(&state)
-                });
-                let (before, wakes) = choices.next()?;
-                Some((before, Move { event: act, wakes }))
+        let mut number = target.0;
+        while number != 0 {
+            let steps = self.states.before(number);
+            let steps = steps.map(|before| (before, self.step(model, before, number)));
+            let best = steps.max_by_key(|(_, step)| {
+                // As if it had woken in the trace whom it wakes.
+                let late = step.wakes.iter().filter(|&&wait| wait < step.event);
+                let distance = step.wakes.iter().map(|w| w.0.abs_diff(step.event.0));
+                let (late, distance) = (late.count(), distance.sum::<u32>());
+                let reverse = std::cmp::Reverse((late, distance));
+                (
+                    step.event,
+                    std::cmp::Reverse(late),
+                    step.wakes.len(),
+                    reverse,
+                )
             });
-            let (before, step) = before.expect("every state but the first was reached from one");
-            way.push(step);
-            state = before;
+            let (before, step) = best.expect("every state but the first was reached from one");
+            let wakes = matches!(
+                self.act(model, step.event),
+                Some(Act::Signal(_) | Act::Broadcast(_))
+            );
+            if !wakes || !step.wakes.is_empty() {
+                way.push(step);
+            }
+            number = before;
         }
         way.reverse();
         way
+    }
+
+    /// What leads from one state to the next.
+    fn step(&self, model: &Model<'_>, before: u32, after: u32) -> Move {
+        let states = &self.states.states;
+        let (before, after) = (states[before as usize], states[after as usize]);
+        let mut event = None;
+        let mut wakes = Vec::new();
+        for (line, thread) in self.lines.iter().zip(&model.threads) {
+            let (from, to) = (line.done(before), line.done(after));
+            if from == to {
+                continue;
+            }
+            match line.acts[from] {
+                Act::Wait(_) => wakes.push(thread[line.positions[from] as usize]),
+                Act::Leave(_) => {}
+                _ => event = Some(thread[line.positions[from] as usize]),
+            }
+        }
+        let event = event.expect("each step has one act that is not passive");
+        Move { event, wakes }
     }
 
     /// Whether these events, of different threads, can all be next.
@@ -322,7 +314,6 @@ fn lines(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<Line>> {
     for thread in &model.threads {
         let mut line = Line::default();
         let mut own_events = Vec::new();
-        let mut visits: Vec<(ObjectId, i64)> = Vec::new();
         for (k, &event) in thread.iter().enumerate() {
             let mut needed = event;
             let act = match model.op(event) {
@@ -334,23 +325,26 @@ fn lines(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<Line>> {
                 Op::Broadcast(o) if waited_for[o.index()] => Act::Broadcast(o),
                 Op::SemWait(o) if waited_for[o.index()] => Act::Take(o),
                 Op::SemPost(o) if waited_for[o.index()] => Act::Give(o),
-                Op::BarrierEnter(o) => Act::Give(o),
-                Op::BarrierExit(o) => {
-                    let visit = match visits.iter_mut().find(|visit| visit.0 == o) {
-                        Some(visit) => visit,
-                        None => {
-                            visits.push((o, 0));
-                            visits.last_mut().expect("just pushed")
-                        }
-                    };
-                    visit.1 += 1;
-                    Act::Pass(o, visit.1 * start.value(o).max(1))
-                }
+                Op::BarrierEnter(o) => Act::Enter(o),
+                Op::BarrierExit(o) if line.acts.last() == Some(&Act::Enter(o)) => Act::Leave(o),
                 _ => continue,
             };
             line.acts.push(act);
             line.positions.push(k as u32);
             own_events.push(needed);
+        }
+        if let (Some(&Act::Enter(o)), Some(&last)) = (line.acts.last(), own_events.last()) {
+            line.acts.push(Act::Leave(o));
+            line.positions.push(thread.len() as u32);
+            own_events.push(last);
+        }
+        // An entry that something else follows than its exit: nobody knows what that means.
+        let unclear = line.acts.windows(2).any(|pair| match pair[0] {
+            Act::Enter(o) => pair[1] != Act::Leave(o),
+            _ => false,
+        });
+        if unclear {
+            return None;
         }
         lines.push(line);
         events.push(own_events);
@@ -402,7 +396,7 @@ fn lines(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<Line>> {
 /// Which states follow on which.
 struct Rules<'l> {
     lines: &'l [Line],
-    /// What is there of each object at the beginning.
+    /// The value of each semaphore at the beginning, and the count of each barrier.
     initial: Vec<i64>,
 }
 
@@ -410,13 +404,9 @@ impl<'l> Rules<'l> {
     fn new(model: &Model<'_>, lines: &'l [Line]) -> Self {
         let start = ModelState::initial(model);
         let objects = (0..model.trace.objects.len()).map(ObjectId::from_index);
-        let initial = objects.map(|o| match model.kind(o) {
-            ObjectKind::Barrier => 0,
-            _ => start.value(o),
-        });
         Rules {
             lines,
-            initial: initial.collect(),
+            initial: objects.map(|o| start.value(o)).collect(),
         }
     }
 
@@ -440,7 +430,7 @@ impl<'l> Rules<'l> {
         let Some(act) = line.next(state) else {
             return true;
         };
-        if matches!(act, Act::Wait(_)) || !self.may(state, line) {
+        if act.is_passive() || !self.may(state, line) {
             return true;
         }
         let done = state + line.one_more();
@@ -450,11 +440,19 @@ impl<'l> Rules<'l> {
                 && self.may(state, other)
         });
         match act {
-            Act::Wait(_) => {}
+            Act::Wait(_) | Act::Leave(_) => {}
             Act::Give(_) => next.push(done),
             Act::Take(o) if self.there(state, o) < 1 => {}
-            Act::Pass(o, needed) if self.there(state, o) < needed => {}
-            Act::Take(_) | Act::Pass(..) => next.push(done),
+            Act::Take(_) => next.push(done),
+            Act::Enter(o) => {
+                let inside = self
+                    .lines
+                    .iter()
+                    .filter(|l| l.next(done) == Some(Act::Leave(o)));
+                let full = inside.clone().count() as i64 >= self.initial[o.index()];
+                let leave = inside.map(Line::one_more).sum::<u128>();
+                next.push(if full { done + leave } else { done });
+            }
             // It may be lost: who stands before a wait need not have begun it.
             Act::Signal(_) => {
                 next.push(done);
@@ -477,30 +475,58 @@ impl<'l> Rules<'l> {
     }
 }
 
-/// All states, each with the number of acts done by every thread.
-fn explore(
-    model: &Model<'_>,
-    lines: &[Line],
-    budget: usize,
-) -> Option<(Vec<u128>, FxHashSet<u128>)> {
+/// The states, each as the numbers of acts done by every thread, and how they follow each other.
+struct States {
+    states: Vec<u128>,
+    /// For each state one of the edges that lead to it.
+    last_edge: Vec<u32>,
+    /// The state that an edge comes from, and another edge that leads to the same state.
+    edges: Vec<(u32, u32)>,
+}
+
+const NONE: u32 = u32::MAX;
+
+fn explore(model: &Model<'_>, lines: &[Line], budget: usize) -> Option<States> {
     let rules = Rules::new(model, lines);
-    let mut known: FxHashSet<u128> = FxHashSet::default();
-    let mut found: Vec<u128> = vec![0];
-    known.insert(0);
+    let mut known: FxHashMap<u128, u32> = FxHashMap::default();
+    known.insert(0, 0);
+    let mut found = States {
+        states: vec![0],
+        last_edge: vec![NONE],
+        edges: Vec::new(),
+    };
     let mut at = 0;
     let mut next = Vec::new();
-    while at < found.len() {
+    while let Some(&state) = found.states.get(at) {
         next.clear();
         for thread in 0..lines.len() {
-            if !rules.after(found[at], thread, &mut next) {
+            if !rules.after(state, thread, &mut next) {
                 return None;
             }
         }
+        for &after in &next {
+            let number = *known.entry(after).or_insert_with(|| {
+                found.states.push(after);
+                found.last_edge.push(NONE);
+                found.states.len() as u32 - 1
+            });
+            let edge = (at as u32, found.last_edge[number as usize]);
+            found.last_edge[number as usize] = found.edges.len() as u32;
+            found.edges.push(edge);
+        }
         at += 1;
-        found.extend(next.iter().filter(|&&state| known.insert(state)));
-        if found.len() > budget {
+        if found.states.len() > budget {
             return None;
         }
     }
-    Some((found, known))
+    Some(found)
+}
+
+impl States {
+    /// The states from which a step leads to this one.
+    fn before(&self, number: u32) -> impl Iterator<Item = u32> {
+        let some = |edge: u32| (edge != NONE).then(|| self.edges[edge as usize]);
+        let first = some(self.last_edge[number as usize]);
+        std::iter::successors(first, move |&(_, other)| some(other)).map(|(from, _)| from)
+    }
 }
