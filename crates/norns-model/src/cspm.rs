@@ -153,8 +153,8 @@ impl Writer<'_> {
         }
         for (i, object) in trace.objects.iter().enumerate() {
             self.line(format!(
-                "-- o{i} is {:?} {}",
-                object.kind,
+                "-- o{i} is {} {}",
+                object.kind.word(),
                 printable(&object.name)
             ));
         }

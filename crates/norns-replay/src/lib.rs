@@ -13,4 +13,4 @@ pub mod verdict;
 pub use process::{Ended, Error, Input, Limits, Mode, Program};
 pub use record::{How, Recorded, record};
 pub use report::Report;
-pub use verdict::{Outcome, Proof, Replay, Replayer};
+pub use verdict::{Left, Outcome, Proof, Replay, Replayer};

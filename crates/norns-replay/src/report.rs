@@ -32,8 +32,11 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diverged {
     pub thread: String,
-    /// What it did: a code of `wire::Code`, 0 when it did nothing (it ended).
+    /// What it came to: a code of `wire::Code`, 0 when it came to nothing (it ended).
     pub code: u8,
+    /// Of an atomic operation: its kind, as in the detail of `wire::Code::Atomic`.
+    pub atomic: u8,
+    /// The object or the memory; a number of its own for `Fork` and `Join`.
     pub address: u64,
     pub pc: u64,
     /// How many steps had been enforced.
@@ -41,7 +44,38 @@ pub struct Diverged {
     /// The thread and the event of the trace that the schedule expected.
     pub expected_thread: String,
     pub expected_event: u32,
-    pub why: String,
+    pub why: Why,
+}
+
+/// Why a thread cannot do what the schedule expects of it next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It came to something else.
+    AnotherOperation,
+    /// It came to it, but a lock is taken, or the like.
+    CannotSucceed,
+    HasEnded,
+    /// It waits for something that the schedule let it come to.
+    IsBlocked,
+    /// The whole program is about to end.
+    ProgramEnds,
+    /// Its compare-exchange succeeded where it is to fail, or failed where it is to succeed.
+    OtherExchange,
+}
+
+impl Why {
+    /// The runtime's own words.
+    fn parse(words: &str) -> Option<Self> {
+        Some(match words {
+            "another operation was expected" => Why::AnotherOperation,
+            "it cannot succeed now" => Why::CannotSucceed,
+            "the thread has ended already" => Why::HasEnded,
+            "the thread is blocked" => Why::IsBlocked,
+            "the program ends" => Why::ProgramEnds,
+            "the exchange went the other way" => Why::OtherExchange,
+            _ => return None,
+        })
+    }
 }
 
 /// One access of a race.
@@ -121,7 +155,7 @@ impl Report {
                 "diverged",
                 thread,
                 code,
-                _,
+                atomic,
                 address,
                 pc,
                 "step",
@@ -134,12 +168,13 @@ impl Report {
                 self.diverged = Some(Diverged {
                     thread: thread.to_string(),
                     code: code.parse().ok()?,
+                    atomic: atomic.parse().ok()?,
                     address: hexadecimal(address)?,
                     pc: hexadecimal(pc)?,
                     step: step.parse().ok()?,
                     expected_thread: expected.to_string(),
                     expected_event: event.parse().ok()?,
-                    why: why.join(" "),
+                    why: Why::parse(&why.join(" "))?,
                 });
             }
             ["held", one @ .., t2, a2, address2, size2, pc2] => {
@@ -289,6 +324,6 @@ diverged T0 17 0 80a0 52eb step 3 T0 event 3 another operation was expected
         );
         let diverged = report.diverged.expect("a divergence");
         assert_eq!(diverged.expected_event, 3);
-        assert_eq!(diverged.why, "another operation was expected");
+        assert_eq!(diverged.why, Why::AnotherOperation);
     }
 }

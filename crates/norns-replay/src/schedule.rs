@@ -258,13 +258,7 @@ fn point(trace: &Trace, op: Op) -> Option<(What, u64)> {
         Op::FailedSemWait(_) => (Code::FailedSemWait, object),
         Op::SemPost(_) => (Code::SemPost, object),
         Op::Atomic { address, kind, .. } => {
-            let kind = match kind {
-                AtomicKind::Load => 0,
-                AtomicKind::Store => 1,
-                AtomicKind::ReadModifyWrite => 2,
-                AtomicKind::FailedExchange => 3,
-            };
-            return Some((What::Atomic(kind), address));
+            return Some((What::Atomic(kind.number()), address));
         }
         Op::Detach(_)
         | Op::BarrierInit { .. }

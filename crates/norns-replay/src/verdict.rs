@@ -13,7 +13,7 @@ use norns_model::{Bug, Witness};
 use norns_trace::{EventIndex, Trace};
 
 use crate::process::{Ended, Error, Limits, Mode, Output, Program, Run};
-use crate::report::{Deadlock, Race, Report};
+use crate::report::{Deadlock, Diverged, Race, Report};
 use crate::schedule::{self, Way};
 
 /// What the replay of a witness showed.
@@ -25,14 +25,27 @@ pub enum Outcome {
         pc: u64,
     },
     NoBug,
-    Infeasible {
-        /// The event of the trace that could not be done, where that is known.
-        event: Option<EventIndex>,
-        /// How many steps of the witness had been done.
-        steps: usize,
-        why: String,
-    },
+    Infeasible(Left),
     TimedOut,
+}
+
+/// How the program left its schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// A thread cannot do what the schedule expects.
+    Diverged(Diverged),
+    /// The program ended before the schedule was done.
+    Ended(Ended),
+}
+
+impl Left {
+    /// The event of the trace that could not be done, where that is known.
+    pub fn event(&self) -> Option<EventIndex> {
+        match self {
+            Left::Diverged(diverged) => Some(EventIndex(diverged.expected_event)),
+            Left::Ended(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,23 +189,12 @@ impl Replayer<'_> {
             }
         }
         if let Some(diverged) = &report.diverged {
-            return Outcome::Infeasible {
-                event: Some(EventIndex(diverged.expected_event)),
-                steps: diverged.step,
-                why: self.explain(diverged),
-            };
+            return Outcome::Infeasible(Left::Diverged(diverged.clone()));
         }
         match ended {
             Ended::TimedOut | Ended::OutOfMemory | Ended::Hung => Outcome::TimedOut,
             _ if report.followed => Outcome::NoBug,
-            _ => Outcome::Infeasible {
-                event: None,
-                steps: 0,
-                why: format!(
-                    "the program {} before the schedule was done",
-                    ended.describe()
-                ),
-            },
+            _ => Outcome::Infeasible(Left::Ended(ended.clone())),
         }
     }
 
@@ -224,48 +226,6 @@ impl Replayer<'_> {
         let predicted = [pc(first), pc(second)];
         seen == predicted || seen == [predicted[1], predicted[0]]
     }
-
-    /// Why a run did not follow its schedule, in a sentence.
-    pub fn explain_run(&self, report: &Report, ended: &Ended) -> String {
-        match &report.diverged {
-            Some(diverged) => self.explain(diverged),
-            None => format!("the program {}", ended.describe()),
-        }
-    }
-
-    fn explain(&self, diverged: &crate::report::Diverged) -> String {
-        let place = |pc: u64| {
-            let places = self.trace.places.iter();
-            let place = places.filter(|place| place.pc == pc).find_map(|place| {
-                let frame = place.frames.first()?;
-                Some(format!("{}:{}", base_name(&frame.file), frame.line))
-            });
-            place.unwrap_or_else(|| format!("{pc:#x}"))
-        };
-        let did = norns_trace::wire::Code::from_byte(diverged.code)
-            .map_or("went on".to_string(), |code| format!("did {code:?}"));
-        let expected = self
-            .trace
-            .events
-            .get(diverged.expected_event as usize)
-            .map_or(String::new(), |event| {
-                let pc = self.trace.place(event.place).pc;
-                format!("{:?} at {}", event.op, place(pc))
-            });
-        let at = if diverged.pc == 0 {
-            String::new()
-        } else {
-            format!(" at {}", place(diverged.pc))
-        };
-        format!(
-            "{} {did}{at} where the schedule expected {} to do {expected}: {}",
-            diverged.thread, diverged.expected_thread, diverged.why
-        )
-    }
-}
-
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn remove(path: &Path) -> Result<(), Error> {

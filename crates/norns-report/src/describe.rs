@@ -33,7 +33,7 @@ pub struct Description {
 
 pub fn describe(trace: &Trace, index: EventIndex) -> Description {
     let event = &trace.events[index.index()];
-    let (mark, what) = words(trace, event);
+    let (mark, what) = words(trace, event.op);
     Description {
         mark,
         what,
@@ -41,10 +41,15 @@ pub fn describe(trace: &Trace, index: EventIndex) -> Description {
     }
 }
 
-fn words(trace: &Trace, event: &Event) -> (Mark, String) {
+/// What an operation does, also one that is no event of the trace.
+pub fn operation_words(trace: &Trace, op: Op) -> String {
+    words(trace, op).1
+}
+
+fn words(trace: &Trace, op: Op) -> (Mark, String) {
     let object = |id| object_name(trace, id);
     let thread = |id| trace.thread(id).name.clone();
-    match event.op {
+    match op {
         Op::Start => (Mark::Sync, "thread start".into()),
         Op::End => (Mark::Sync, "thread exit".into()),
         Op::Fork(child) => (Mark::Sync, format!("create {}", thread(child))),

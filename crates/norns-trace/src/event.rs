@@ -10,6 +10,8 @@
 
 use std::fmt;
 
+use crate::wire::Code;
+
 /// A thread of the trace: an index into `Trace::threads`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId(pub u32);
@@ -79,6 +81,30 @@ pub enum AtomicKind {
     ReadModifyWrite,
     /// A compare-exchange that failed: it only read.
     FailedExchange,
+}
+
+impl AtomicKind {
+    /// By the numbers that files have, and the runtime.
+    const NUMBERED: [AtomicKind; 4] = [
+        AtomicKind::Load,
+        AtomicKind::Store,
+        AtomicKind::ReadModifyWrite,
+        AtomicKind::FailedExchange,
+    ];
+
+    /// Of the two lower bits.
+    pub fn from_number(number: u8) -> Self {
+        Self::NUMBERED[usize::from(number & 3)]
+    }
+
+    pub fn number(self) -> u8 {
+        match self {
+            AtomicKind::Load => 0,
+            AtomicKind::Store => 1,
+            AtomicKind::ReadModifyWrite => 2,
+            AtomicKind::FailedExchange => 3,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,6 +189,30 @@ pub enum Op {
 }
 
 impl Op {
+    /// What a record with this code says of an object; nothing for codes of other things.
+    pub fn on_object(code: Code, object: ObjectId) -> Option<Op> {
+        Some(match code {
+            Code::Lock => Op::Lock(object),
+            Code::FailedLock => Op::FailedLock(object),
+            Code::ReadLock => Op::ReadLock(object),
+            Code::FailedReadLock => Op::FailedReadLock(object),
+            Code::Unlock => Op::Unlock(object),
+            Code::OnceBegin => Op::OnceBegin(object),
+            Code::OnceEnd => Op::OnceEnd(object),
+            Code::OncePass => Op::OncePass(object),
+            Code::Wait => Op::Wait(object),
+            Code::FailedWait => Op::FailedWait(object),
+            Code::Signal => Op::Signal(object),
+            Code::Broadcast => Op::Broadcast(object),
+            Code::BarrierEnter => Op::BarrierEnter(object),
+            Code::BarrierExit => Op::BarrierExit(object),
+            Code::SemWait => Op::SemWait(object),
+            Code::FailedSemWait => Op::FailedSemWait(object),
+            Code::SemPost => Op::SemPost(object),
+            _ => return None,
+        })
+    }
+
     /// The memory that this event reads or writes as a plain access, and whether it writes.
     /// Atomic operations are not plain accesses.
     pub fn plain_access(self) -> Option<(Access, bool)> {

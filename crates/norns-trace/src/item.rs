@@ -7,7 +7,7 @@
 use thiserror::Error;
 
 use crate::event::{Access, AtomicKind, Event, EventIndex, MemoryOrder, ObjectId, Op, ThreadId};
-use crate::trace::{Custom, Object, Place, Symbol, Thread, Trace, Value};
+use crate::trace::{Custom, Object, ObjectKind, Place, Symbol, Thread, Trace, Value};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
@@ -250,20 +250,12 @@ pub fn operands(op: Op) -> (u8, Operands) {
             kind,
             order,
         } => {
-            let number = match kind {
-                AtomicKind::Load => 25,
-                AtomicKind::Store => 26,
-                AtomicKind::ReadModifyWrite => 27,
-                AtomicKind::FailedExchange => 28,
+            let operands = Operands::Atomic {
+                address,
+                size,
+                order,
             };
-            (
-                number,
-                Operands::Atomic {
-                    address,
-                    size,
-                    order,
-                },
-            )
+            (25 + kind.number(), operands)
         }
         Op::Fence(order) => (29, Operands::Order(order)),
         Op::Read(access) => (30, Operands::Memory(access)),
@@ -315,12 +307,7 @@ pub fn operation(number: u8, operands: Operands) -> Option<Op> {
         ) => Op::Atomic {
             address,
             size,
-            kind: [
-                AtomicKind::Load,
-                AtomicKind::Store,
-                AtomicKind::ReadModifyWrite,
-                AtomicKind::FailedExchange,
-            ][usize::from(number - 25)],
+            kind: AtomicKind::from_number(number - 25),
             order,
         },
         (29, With::Order(order)) => Op::Fence(order),
@@ -345,8 +332,8 @@ pub const ORDERS: [(&str, MemoryOrder); 6] = [
     ("seq-cst", MemoryOrder::SeqCst),
 ];
 
-pub const OBJECT_KINDS: [(&str, crate::trace::ObjectKind); 10] = {
-    use crate::trace::ObjectKind::*;
+pub const OBJECT_KINDS: [(&str, ObjectKind); 10] = {
+    use ObjectKind::*;
     [
         ("mutex", Mutex),
         ("recursive-mutex", RecursiveMutex),
@@ -360,6 +347,14 @@ pub const OBJECT_KINDS: [(&str, crate::trace::ObjectKind); 10] = {
         ("semaphore", Semaphore),
     ]
 };
+
+impl ObjectKind {
+    /// The word of the text form.
+    pub fn word(self) -> &'static str {
+        let entry = OBJECT_KINDS.iter().find(|(_, kind)| *kind == self);
+        entry.expect("the table has every kind").0
+    }
+}
 
 /// The stream that defines everything first.
 pub fn items(trace: &Trace) -> impl Iterator<Item = Item> + '_ {

@@ -666,12 +666,7 @@ impl Convert {
                 Op::Atomic {
                     address: record.address,
                     size: size as u8,
-                    kind: [
-                        AtomicKind::Load,
-                        AtomicKind::Store,
-                        AtomicKind::ReadModifyWrite,
-                        AtomicKind::FailedExchange,
-                    ][usize::from(record.detail >> 3 & 3)],
+                    kind: AtomicKind::from_number(record.detail >> 3),
                     order: order_of(record.detail >> 5),
                 }
             }
@@ -753,7 +748,7 @@ impl Convert {
                         _ => {}
                     }
                 }
-                match object_op(code, object) {
+                match Op::on_object(code, object) {
                     Some(op) => op,
                     None => return,
                 }
@@ -987,29 +982,6 @@ fn kind_of(detail: u8) -> Option<ObjectKind> {
         object::CONDITION => ObjectKind::Condition,
         object::BARRIER => ObjectKind::Barrier,
         object::SEMAPHORE => ObjectKind::Semaphore,
-        _ => return None,
-    })
-}
-
-fn object_op(code: Code, object: ObjectId) -> Option<Op> {
-    Some(match code {
-        Code::Lock => Op::Lock(object),
-        Code::FailedLock => Op::FailedLock(object),
-        Code::ReadLock => Op::ReadLock(object),
-        Code::FailedReadLock => Op::FailedReadLock(object),
-        Code::Unlock => Op::Unlock(object),
-        Code::OnceBegin => Op::OnceBegin(object),
-        Code::OnceEnd => Op::OnceEnd(object),
-        Code::OncePass => Op::OncePass(object),
-        Code::Wait => Op::Wait(object),
-        Code::FailedWait => Op::FailedWait(object),
-        Code::Signal => Op::Signal(object),
-        Code::Broadcast => Op::Broadcast(object),
-        Code::BarrierEnter => Op::BarrierEnter(object),
-        Code::BarrierExit => Op::BarrierExit(object),
-        Code::SemWait => Op::SemWait(object),
-        Code::FailedSemWait => Op::FailedSemWait(object),
-        Code::SemPost => Op::SemPost(object),
         _ => return None,
     })
 }

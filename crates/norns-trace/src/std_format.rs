@@ -23,6 +23,7 @@ use std::io::{self, BufRead, Write};
 use rustc_hash::FxHashMap;
 
 use crate::event::{Access, Event, ObjectId, Op, PlaceId, ThreadId};
+use crate::item::{OPERATIONS, operands};
 use crate::trace::{Custom, Object, ObjectKind, Place, Symbol, Thread, Trace};
 
 /// Variables are this far apart, from `FIRST_ADDRESS` on.
@@ -485,7 +486,10 @@ pub fn write(trace: &Trace, output: &mut impl Write) -> Result<(), StdError> {
                     (name, _) => return Err(unwritable(format!("custom event {name:?}"))),
                 }
             }
-            other => return Err(unwritable(format!("{other:?}"))),
+            other => {
+                let (word, _) = OPERATIONS[usize::from(operands(other).0)];
+                return Err(unwritable(format!("it has no `{word}`")));
+            }
         };
         let name = thread(event.thread)?;
         if name.contains('|') {
@@ -658,7 +662,7 @@ mod tests {
         let error = write(&trace, &mut Vec::new()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "event 0 cannot be written in the STD format: SemPost(o0)"
+            "event 0 cannot be written in the STD format: it has no `sem-post`"
         );
     }
 }

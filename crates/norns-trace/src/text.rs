@@ -81,9 +81,7 @@ impl Printer {
                 address,
                 name,
             }) => {
-                let kind = OBJECT_KINDS.iter().find(|(_, other)| other == kind);
-                let kind = kind.expect("the table has every kind").0;
-                let _ = write!(out, "object {kind} {address:#x}");
+                let _ = write!(out, "object {} {address:#x}", kind.word());
                 if !name.is_empty() {
                     put_word(out, name);
                 }

@@ -3,6 +3,7 @@
 pub mod build;
 mod confirm;
 pub mod describe;
+pub mod divergence;
 mod hang;
 mod refine;
 pub mod saved;

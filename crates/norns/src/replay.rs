@@ -11,11 +11,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use norns_model::Witness;
 use norns_replay::schedule::{self, Accesses, Way};
-use norns_replay::{Input, Limits, Mode, Outcome, Program, Proof, Replayer};
+use norns_replay::{Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer};
 use norns_report::{Finding, Kind};
+use norns_trace::Trace;
 
 use crate::check::describe::SavedWitness;
-use crate::check::saved;
+use crate::check::{divergence, saved};
 use crate::progress::Stage;
 use crate::runs::Run;
 use crate::{exit, runtime_library};
@@ -77,25 +78,28 @@ fn count(
     for number in 0..arguments.times {
         stage.now(|| format!("replaying {} of {}", number + 1, arguments.times));
         let outcome = match witness {
-            Some(witness) => replayer.replay(witness, "again", way)?.outcome,
+            Some(witness) => {
+                let replay = replayer.replay(witness, "again", way)?;
+                describe(replayer.trace, &replay)
+            }
             None => match replayer.replay_recording()?.0.deadlock {
-                Some(_) => Outcome::Confirmed(Proof::Cycle),
-                None => Outcome::NoBug,
+                Some(_) => Ok(Proof::Cycle),
+                None => Err(NOTHING_WRONG.into()),
             },
         };
         match outcome {
-            Outcome::Confirmed(proof) => {
+            Ok(proof) => {
                 shown += 1;
                 if arguments.times == 1 {
                     println!("{}: {}", finding.id, proof.describe());
                 }
             }
-            outcome => other = Some(outcome),
+            Err(instead) => other = Some(instead),
         }
     }
     drop(stage);
     if let Some(other) = other {
-        println!("{}: {}", finding.id, describe(&other));
+        println!("{}: {other}", finding.id);
     }
     println!(
         "{}: happened {shown} of {} times",
@@ -108,14 +112,20 @@ fn count(
     })
 }
 
-fn describe(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Confirmed(proof) => proof.describe().into(),
+const NOTHING_WRONG: &str = "the schedule was followed and nothing wrong showed";
+
+/// The proof that it happened, or what happened instead.
+fn describe(trace: &Trace, replay: &Replay) -> Result<Proof, String> {
+    Err(match &replay.outcome {
+        Outcome::Confirmed(proof) => return Ok(*proof),
         Outcome::OrderedBySpinLoop { .. } => "a spin loop orders the two accesses".into(),
-        Outcome::NoBug => "the schedule was followed and nothing wrong showed".into(),
-        Outcome::Infeasible { why, .. } => format!("the program left the schedule: {why}"),
+        Outcome::NoBug => NOTHING_WRONG.into(),
+        Outcome::Infeasible(left) => {
+            let why = divergence::of_replay(trace, &replay.report, left);
+            format!("the program left the schedule: {why}")
+        }
         Outcome::TimedOut => "the program did not end in time".into(),
-    }
+    })
 }
 
 /// For gdb: stacks without the runtime's frames (`backtrace -no-filters` shows them).

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use norns_model::Witness;
 use norns_replay::schedule::{self, Accesses, Way};
-use norns_replay::{Ended, Limits, Outcome, Program, Proof, Recorded, Replayer};
+use norns_replay::{Ended, Limits, Outcome, Program, Proof, Recorded, Replay, Replayer};
 use norns_report::{Finding, Sketch, Sources, Status, Verdict};
 use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
 
 use super::refine::{Before, Refinement};
-use super::{describe, hang};
+use super::{describe, divergence, hang};
 
 pub struct Confirmation<'a> {
     replayer: Replayer<'a>,
@@ -61,10 +61,10 @@ impl<'a> Confirmation<'a> {
     ) -> Result<Option<(Finding, Option<Sketch>)>> {
         let (mut report, mut ended) = self.replayer.replay_recording()?;
         if report.diverged.is_some() || matches!(ended, Ended::TimedOut | Ended::Hung) {
-            let first = self.replayer.explain_run(&report, &ended);
+            let first = divergence::of_run(self.replayer.trace, &report, &ended);
             (report, ended) = self.replayer.replay_recording()?;
             if report.diverged.is_some() || matches!(ended, Ended::TimedOut | Ended::Hung) {
-                let second = self.replayer.explain_run(&report, &ended);
+                let second = divergence::of_run(self.replayer.trace, &report, &ended);
                 let differs = if first == second {
                     String::new()
                 } else {
@@ -122,18 +122,18 @@ impl<'a> Confirmation<'a> {
                     return Ok(tried);
                 }
                 let replay = self.replay(&tried.witness, way)?;
-                if let Outcome::Infeasible { event: at, .. } = &replay.outcome {
-                    event = *at;
+                if let Outcome::Infeasible(left) = &replay.outcome {
+                    event = left.event();
                 }
                 tried.way = way;
                 let by_detector = replay.outcome == Outcome::Confirmed(Proof::Detector);
-                let settled = decide(finding, replay.outcome, learned.as_deref());
+                let settled = self.decide(finding, &replay, learned.as_deref());
                 // The stronger proof, if it is to be had.
                 if by_detector && way != Way::Near && self.may_lie_elsewhere(&tried.witness) {
                     let replay = self.replay(&tried.witness, Way::Near)?;
                     if replay.outcome == Outcome::Confirmed(Proof::BothHeld) {
                         tried.way = Way::Near;
-                        decide(finding, replay.outcome, learned.as_deref());
+                        self.decide(finding, &replay, learned.as_deref());
                     }
                 }
                 if settled {
@@ -165,7 +165,7 @@ impl<'a> Confirmation<'a> {
                 Way::Priorities(seed) => format!("found with random priorities, seed {seed}"),
                 _ => "found without a schedule, by waiting at its places".into(),
             };
-            if decide(finding, replay.outcome, Some(&because)) {
+            if self.decide(finding, &replay, Some(&because)) {
                 tried.way = way;
                 return Ok(tried);
             }
@@ -173,6 +173,31 @@ impl<'a> Confirmation<'a> {
         }
         self.fruitless += 1;
         Ok(tried)
+    }
+
+    /// Writes what a replay showed into the finding, with what had to be learned before; whether
+    /// that settles it.
+    fn decide(&self, finding: &mut Finding, replay: &Replay, learned: Option<&str>) -> bool {
+        let (status, verdict) = match &replay.outcome {
+            Outcome::Confirmed(proof) => {
+                let learned = learned.map_or(String::new(), |learned| format!("; {learned}"));
+                let how = format!("{}{learned}", proof.describe());
+                (Status::Confirmed, Verdict::Confirmed(how))
+            }
+            Outcome::OrderedBySpinLoop { .. } => (Status::OrderedBySpinLoop, Verdict::NoBug),
+            Outcome::NoBug => (Status::Predicted, Verdict::NoBug),
+            Outcome::Infeasible(left) => {
+                let why = divergence::of_replay(self.replayer.trace, &replay.report, left);
+                (Status::Predicted, Verdict::Infeasible(why))
+            }
+            Outcome::TimedOut => (Status::Predicted, Verdict::TimedOut),
+        };
+        finding.verdict = Some(verdict);
+        let settled = status != Status::Predicted;
+        if settled {
+            finding.status = status;
+        }
+        settled
     }
 
     /// How to replay a witness, one after the other until one way settles it.
@@ -191,7 +216,7 @@ impl<'a> Confirmation<'a> {
         schedule::may_lie_elsewhere(self.replayer.trace, &witness.bug)
     }
 
-    fn replay(&mut self, witness: &Witness, way: Way) -> Result<norns_replay::Replay> {
+    fn replay(&mut self, witness: &Witness, way: Way) -> Result<Replay> {
         let name = self.next_name();
         let replay = self.replayer.replay(witness, &name, way)?;
         self.forked |= replay.report.forked;
@@ -232,26 +257,4 @@ impl Tried {
             way: Way::Schedule(Accesses::Free),
         }
     }
-}
-
-/// Writes an outcome into the finding, with what had to be learned before; whether that settles it.
-fn decide(finding: &mut Finding, outcome: Outcome, learned: Option<&str>) -> bool {
-    match outcome {
-        Outcome::Confirmed(proof) => {
-            finding.status = Status::Confirmed;
-            let learned = learned.map_or(String::new(), |learned| format!("; {learned}"));
-            let proof = proof.describe();
-            finding.verdict = Some(Verdict::Confirmed(format!("{proof}{learned}")));
-            return true;
-        }
-        Outcome::OrderedBySpinLoop { .. } => {
-            finding.status = Status::OrderedBySpinLoop;
-            finding.verdict = Some(Verdict::NoBug);
-            return true;
-        }
-        Outcome::NoBug => finding.verdict = Some(Verdict::NoBug),
-        Outcome::Infeasible { why, .. } => finding.verdict = Some(Verdict::Infeasible(why)),
-        Outcome::TimedOut => finding.verdict = Some(Verdict::TimedOut),
-    }
-    false
 }

@@ -1,0 +1,156 @@
+//! Why a program did not follow its schedule, in a sentence.
+//!
+//! Operations and places are named as every view names them. What the recording did not come to,
+//! an object or a place, is named from the symbols of the run that came to it.
+
+use norns_replay::report::{Diverged, Report, Why};
+use norns_replay::{Ended, Left};
+use norns_report::describe::{
+    base_name, describe, is_of_the_system, memory_name, operation_words, place_name,
+};
+use norns_trace::symbolise::Symboliser;
+use norns_trace::wire::Code;
+use norns_trace::{Access, AtomicKind, EventIndex, MemoryOrder, ObjectId, Op, Trace};
+
+/// Why a run did not follow its schedule.
+pub fn of_run(trace: &Trace, report: &Report, ended: &Ended) -> String {
+    match &report.diverged {
+        Some(diverged) => Divergence::new(trace, report, diverged).sentence(),
+        None => format!("the program {}", ended.describe()),
+    }
+}
+
+/// Why a replay did not follow its witness.
+pub fn of_replay(trace: &Trace, report: &Report, left: &Left) -> String {
+    match left {
+        Left::Diverged(diverged) => Divergence::new(trace, report, diverged).sentence(),
+        Left::Ended(ended) => format!(
+            "the program {} before the schedule was done",
+            ended.describe()
+        ),
+    }
+}
+
+struct Divergence<'a> {
+    trace: &'a Trace,
+    report: &'a Report,
+    diverged: &'a Diverged,
+}
+
+impl<'a> Divergence<'a> {
+    fn new(trace: &'a Trace, report: &'a Report, diverged: &'a Diverged) -> Self {
+        Self {
+            trace,
+            report,
+            diverged,
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let thread = &self.diverged.thread;
+        let came_to = self.came_to();
+        let expected = self.expected();
+        match self.diverged.why {
+            Why::AnotherOperation => {
+                format!("{thread} came to {came_to} where the schedule expects {expected}")
+            }
+            Why::CannotSucceed => {
+                format!("{thread} came to {came_to} as the schedule expects, but has to wait there")
+            }
+            Why::IsBlocked => {
+                format!("{thread} waits in {came_to} where the schedule expects {expected}")
+            }
+            Why::OtherExchange => {
+                format!("{thread} came to {expected}, and the exchange went the other way")
+            }
+            Why::HasEnded => {
+                format!("{thread} ended where the schedule expects {expected}")
+            }
+            Why::ProgramEnds => {
+                format!("the program ended where the schedule expects {thread} to do {expected}")
+            }
+        }
+    }
+
+    fn expected(&self) -> String {
+        let event = EventIndex(self.diverged.expected_event);
+        if event.index() >= self.trace.events.len() {
+            return "nothing more".into();
+        }
+        let what = describe(self.trace, event).what;
+        format!("`{what}`{}", at(&place_name(self.trace, event)))
+    }
+
+    fn came_to(&self) -> String {
+        format!("{}{}", self.operation(), at(&self.place()))
+    }
+
+    fn operation(&self) -> String {
+        let Diverged {
+            code,
+            atomic,
+            address,
+            ..
+        } = *self.diverged;
+        let op = match Code::from_byte(code) {
+            // What numbers the other thread is the runtime's own.
+            Some(Code::Fork) => return "the creation of a thread".into(),
+            Some(Code::Join) => return "a join".into(),
+            Some(Code::Custom) => return "an event of its own".into(),
+            Some(Code::Atomic) => Some(Op::Atomic {
+                address,
+                size: 1,
+                kind: AtomicKind::from_number(atomic),
+                order: MemoryOrder::SeqCst,
+            }),
+            Some(code) => {
+                let mut objects = self.trace.objects.iter();
+                let object = objects.rposition(|object| object.address == address);
+                object.and_then(|object| Op::on_object(code, ObjectId::from_index(object)))
+            }
+            None => None,
+        };
+        match op {
+            Some(op) => format!("`{}`", operation_words(self.trace, op)),
+            None => format!(
+                "an operation on `{}`, which the recording never used,",
+                self.name(address)
+            ),
+        }
+    }
+
+    fn name(&self, address: u64) -> String {
+        let name = Symboliser::new([self.report.maps.as_str()]).name_of(address);
+        if name.is_empty() {
+            memory_name(self.trace, Access { address, size: 1 })
+        } else {
+            name
+        }
+    }
+
+    /// Where the thread is: as the trace shows the place, if it has it.
+    fn place(&self) -> String {
+        let pc = self.diverged.pc;
+        let is_here = |place: u64| pc != 0 && place == pc;
+        let mut events = self.trace.events.iter();
+        if let Some(index) = events.position(|event| is_here(self.trace.place(event.place).pc)) {
+            return place_name(self.trace, EventIndex::from_index(index));
+        }
+        let mut symbols = Symboliser::new([self.report.maps.as_str()]);
+        let frames = symbols.frames(pc);
+        let own = frames.iter().find(|frame| !is_of_the_system(frame));
+        match own.or(frames.first()) {
+            Some(frame) if frame.line > 0 => format!("{}:{}", base_name(&frame.file), frame.line),
+            _ if pc == 0 => String::new(),
+            _ => format!("{pc:#x}"),
+        }
+    }
+}
+
+fn at(place: &str) -> String {
+    if place.is_empty() {
+        String::new()
+    } else {
+        format!(" at {place}")
+    }
+}
