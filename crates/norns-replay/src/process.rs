@@ -143,9 +143,8 @@ impl Run<'_> {
         let mut command = Command::new(&program.command[0]);
         command
             .args(&program.command[1..])
-            .current_dir(&program.folder)
-            .env("NORNS_MODE", self.mode.name());
-        for (name, value) in &self.variables {
+            .current_dir(&program.folder);
+        for (name, value) in with_padding(self.mode, &self.variables) {
             command.env(name, value);
         }
         if let Some(runtime) = &program.preload {
@@ -188,6 +187,32 @@ impl Run<'_> {
         }
         Ok(child.wait(self.limits))
     }
+}
+
+/// The variables of a run and others that fill up, so that there are always as many and as long
+/// ones: the stack begins below them, and what is on it then has the same address in a replay.
+fn with_padding(
+    mode: Mode,
+    variables: &[(&'static str, OsString)],
+) -> Vec<(&'static str, OsString)> {
+    const PADDING: [&str; 4] = ["NORNS_PAD_1", "NORNS_PAD_2", "NORNS_PAD_3", "NORNS_PAD_4"];
+    const LENGTH: usize = 4096;
+    let mut all = vec![("NORNS_MODE", OsString::from(mode.name()))];
+    all.extend_from_slice(variables);
+    // At least one, for the rest of the length.
+    let missing = (PADDING.len() + 1).saturating_sub(all.len()).max(1);
+    all.extend(
+        PADDING[..missing]
+            .iter()
+            .map(|&name| (name, OsString::new())),
+    );
+    let length = |(name, value): &(&str, OsString)| name.len() + value.len();
+    let used: usize = all.iter().map(length).sum();
+    let rest = used.next_multiple_of(LENGTH) - used;
+    if let Some((_, value)) = all.last_mut() {
+        *value = "-".repeat(rest).into();
+    }
+    all
 }
 
 /// A process group that is killed when this value goes.
