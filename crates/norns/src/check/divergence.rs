@@ -60,6 +60,13 @@ impl<'a> Divergence<'a> {
             Why::IsBlocked => {
                 format!("{thread} waits in {came_to} where the schedule expects {expected}")
             }
+            Why::Sleeps => format!(
+                "{thread} sleeps in a wait of its own that nobody is left to end, where the \
+                 schedule expects {expected}"
+            ),
+            Why::NotCreated => {
+                format!("nobody created {thread} where the schedule expects its {expected}")
+            }
             Why::OtherExchange => {
                 format!("{thread} came to {expected}, and the exchange went the other way")
             }
@@ -103,20 +110,28 @@ impl<'a> Divergence<'a> {
                 kind: AtomicKind::from_number(atomic),
                 order: MemoryOrder::SeqCst,
             }),
-            Some(code) => {
-                let mut objects = self.trace.objects.iter();
-                let object = objects.rposition(|object| object.address == address);
-                object.and_then(|object| Op::on_object(code, ObjectId::from_index(object)))
-            }
+            Some(code) => self.recorded(code),
             None => None,
         };
         match op {
             Some(op) => format!("`{}`", operation_words(self.trace, op)),
-            None => format!(
-                "an operation on `{}`, which the recording never used,",
-                self.name(address)
-            ),
+            None => format!("an operation on `{}`", self.name(address)),
         }
+    }
+
+    /// The same operation in the recording: at this place, or else of this object, since what is
+    /// on a stack or on the heap may have lain elsewhere.
+    fn recorded(&self, code: Code) -> Option<Op> {
+        let is_it = |op: &Op| op.object().and_then(|o| Op::on_object(code, o)) == Some(*op);
+        let events = self.trace.events.iter();
+        let mut here = events
+            .filter(|event| self.trace.place(event.place).pc == self.diverged.pc)
+            .map(|event| event.op);
+        here.find(is_it).or_else(|| {
+            let mut objects = self.trace.objects.iter();
+            let object = objects.rposition(|object| object.address == self.diverged.address)?;
+            Op::on_object(code, ObjectId::from_index(object))
+        })
     }
 
     fn name(&self, address: u64) -> String {
@@ -131,9 +146,11 @@ impl<'a> Divergence<'a> {
     /// Where the thread is: as the trace shows the place, if it has it.
     fn place(&self) -> String {
         let pc = self.diverged.pc;
-        let is_here = |place: u64| pc != 0 && place == pc;
+        if pc == 0 {
+            return String::new();
+        }
         let mut events = self.trace.events.iter();
-        if let Some(index) = events.position(|event| is_here(self.trace.place(event.place).pc)) {
+        if let Some(index) = events.position(|event| self.trace.place(event.place).pc == pc) {
             return place_name(self.trace, EventIndex::from_index(index));
         }
         let mut symbols = Symboliser::new([self.report.maps.as_str()]);
@@ -141,7 +158,6 @@ impl<'a> Divergence<'a> {
         let own = frames.iter().find(|frame| !is_of_the_system(frame));
         match own.or(frames.first()) {
             Some(frame) if frame.line > 0 => format!("{}:{}", base_name(&frame.file), frame.line),
-            _ if pc == 0 => String::new(),
             _ => format!("{pc:#x}"),
         }
     }

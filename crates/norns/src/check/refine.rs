@@ -12,6 +12,7 @@
 
 use norns_model::{Bug, Meaning, Witness};
 use norns_predict::order::{Constraint, Engine, Outcome, Reads, too_long};
+use norns_report::describe::place_name;
 use norns_trace::{Access, AtomicKind, EventIndex, Op, Trace};
 
 /// How many events of the thread before the point of divergence are looked at.
@@ -147,11 +148,10 @@ impl<'t> Refinement<'t> {
 
     /// An event and where it is, for a sentence.
     fn at(&self, event: EventIndex, what: &str) -> String {
-        let place = self.trace.place(self.trace.events[event.index()].place);
-        place.frames.first().map_or(what.to_string(), |frame| {
-            let file = frame.file.rsplit('/').next().unwrap_or(&frame.file);
-            format!("{what} at {file}:{}", frame.line)
-        })
+        match place_name(self.trace, event).as_str() {
+            "" => what.to_string(),
+            place => format!("{what} at {place}"),
+        }
     }
 }
 
