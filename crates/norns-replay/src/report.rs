@@ -57,6 +57,11 @@ pub enum Why {
     HasEnded,
     /// It waits for something that the schedule let it come to.
     IsBlocked,
+    /// It sleeps in the kernel, in a wait that the runtime does not know, and so does or waits
+    /// everybody else.
+    Sleeps,
+    /// Nobody created it, and nobody goes on who could.
+    NotCreated,
     /// The whole program is about to end.
     ProgramEnds,
     /// Its compare-exchange succeeded where it is to fail, or failed where it is to succeed.
@@ -71,6 +76,8 @@ impl Why {
             "it cannot succeed now" => Why::CannotSucceed,
             "the thread has ended already" => Why::HasEnded,
             "the thread is blocked" => Why::IsBlocked,
+            "the thread sleeps" => Why::Sleeps,
+            "the thread is not created" => Why::NotCreated,
             "the program ends" => Why::ProgramEnds,
             "the exchange went the other way" => Why::OtherExchange,
             _ => return None,

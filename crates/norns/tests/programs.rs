@@ -7,6 +7,7 @@
 //! `// in the witness` is a line that the schedule of every confirmed finding has: without it the
 //! program cannot follow, so the first witness was refined.
 //! `// may find: KIND` is allowed to be found: not every run executes it, and the program says why.
+//! `// all refuted` anywhere in a program: nothing is left that is only predicted.
 //! `NORNS_TEST_PROGRAMS` limits the test to the programs whose path contains its value.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +49,7 @@ struct Expected {
     may_find: BTreeMap<u64, String>,
     spins: BTreeSet<u64>,
     in_witness: BTreeSet<u64>,
+    all_refuted: bool,
 }
 
 fn expected(program: &Path) -> Expected {
@@ -78,6 +80,7 @@ fn expected(program: &Path) -> Expected {
         may_find,
         spins,
         in_witness,
+        all_refuted: text.contains("// all refuted"),
     }
 }
 
@@ -105,6 +108,9 @@ fn problems(program: &Path, compiler: &str, more: &[String], runs: &Path) -> Vec
     let mut spun = BTreeSet::new();
     for finding in found["findings"].as_array().into_iter().flatten() {
         let kind = finding["kind"].as_str().unwrap_or_default();
+        if finding["status"] == "predicted" && expected.all_refuted {
+            problems.push(format!("{kind} still predicted: {}", finding["places"]));
+        }
         if finding["status"] == "confirmed" {
             let steps = finding["witness"].as_array().into_iter().flatten();
             let steps: BTreeSet<u64> = steps.filter_map(|step| step["line"].as_u64()).collect();

@@ -5,6 +5,7 @@
 //! its holder from after it was got to before it is given back. Threads whose wait ends by a
 //! time-out take part in neither.
 
+use super::kernel;
 use super::monitor::State;
 use super::output::{Line, tell};
 use super::thread::{Activity, ControlThread};
@@ -67,12 +68,29 @@ pub fn all_blocked(state: &State) -> bool {
     })
 }
 
-/// Whether the thread does nothing before another one does.
-pub fn is_stopped(thread: &ControlThread) -> bool {
-    matches!(
-        thread.activity,
-        Activity::Ended | Activity::Held | Activity::Blocked { timed: false, .. }
-    )
+/// Whether the thread sleeps in the kernel, in a wait that the monitor does not know and that only
+/// another thread can end: of a library of its own, such as that of C++ for futures.
+fn is_asleep(thread: &ControlThread) -> bool {
+    matches!(thread.activity, Activity::Running)
+        && thread.inside == 0
+        && !thread.runtime.is_null()
+        && kernel::sleeps_on_futex(kernel::id(thread))
+}
+
+/// Whether no thread goes on before one that is held does, or the schedule's next step is done.
+/// The kernel is asked about threads that seem to run, so this is a fact, too.
+pub fn nobody_runs(state: &State) -> bool {
+    let next = state.head().map(|step| step.thread);
+    let stopped = |thread: &ControlThread| match thread.activity {
+        Activity::Ended | Activity::Held | Activity::Blocked { timed: false, .. } => true,
+        Activity::Blocked { timed: true, .. } => false,
+        Activity::AtPoint(_) | Activity::Waits => {
+            let is_next = next == thread.scheduled && !thread.runtime.is_null();
+            next.is_some() && !is_next
+        }
+        Activity::Running => is_asleep(thread),
+    };
+    state.threads().all(|thread| stopped(thread)) && !a_signal_could_help()
 }
 
 /// Whether a handler of the program could still run and end a wait: signals that a thread only

@@ -5,11 +5,11 @@
 //! so. That both were there at once is told at the moment at which it is so. A reader that goes
 //! round in a loop while the writer is held may wait for that very write: `spin` finds out.
 
-use super::deadlock::is_stopped;
+use super::deadlock::nobody_runs;
 use super::monitor::{EXIT_HELD, Guard, State, overlap};
 use super::output::tell;
 use super::thread::{Activity, ControlThread};
-use super::{futex, spin};
+use super::{futex, kernel, spin};
 use crate::schedule::{Step, What};
 
 /// The schedule's own two, and threads that linger.
@@ -67,8 +67,7 @@ impl Waited {
 
     /// Waits for this thread: what counts is the time that it runs.
     fn for_thread(thread: &ControlThread) -> Self {
-        // SAFETY: null once the thread has ended; its block is not unmapped.
-        let id = unsafe { thread.runtime.as_ref() }.map_or(0, |runtime| runtime.kernel_id);
+        let id = kernel::id(thread);
         // The kernel's name of the processor clock of a thread.
         Self::with_clock(if id > 0 { !id << 3 | 6 } else { PROCESSOR })
     }
@@ -170,14 +169,15 @@ impl Guard {
         if let Some(next) = self.next_step_of(me)
             && is_mine(next)
         {
+            me.activity = Activity::Waits;
             while let Some(step) = self.head() {
                 if Some(step.thread) == me.scheduled {
                     me.pending_access = self.cursor() + 1;
                     break;
                 }
-                self.check_head();
-                self.sleep(me, None);
+                self.wait_for_head(me);
             }
+            me.activity = Activity::Running;
         }
         if self.started && self.hunts.contains(&pc) && self.next_step_of(me).is_none() {
             self.hunt(me, access);
@@ -232,6 +232,7 @@ impl Guard {
                 match thread.activity {
                     Activity::Ended => break "ended",
                     Activity::Blocked { timed: false, .. } => break "is-blocked",
+                    Activity::Running if nobody_runs(self) => break "is-asleep",
                     _ => {}
                 }
                 if self.is_free() && loop_watch.goes_round(thread) {
@@ -301,10 +302,8 @@ impl Guard {
             if self.is_over(me, index) {
                 return;
             }
-            let stopped = |thread: &ControlThread| thread.number == me.number || is_stopped(thread);
-            let nobody_comes = self.is_free() && self.threads().all(|thread| stopped(thread));
             let tired = self.is_free() && waited.is_enough(&LINGERS_FOR);
-            if nobody_comes || tired || waited.is_enough(&HELD_FOR) {
+            if nobody_runs(self) || tired || waited.is_enough(&HELD_FOR) {
                 break;
             }
             self.sleep(me, Some(2 * MILLISECOND));
@@ -383,7 +382,10 @@ impl Guard {
                 break;
             }
             self.sleep(me, Some(3 * MILLISECOND));
-            let runs = matches!(reader.activity, Activity::Running | Activity::Held);
+            let runs = matches!(
+                reader.activity,
+                Activity::Running | Activity::Held | Activity::Waits
+            );
             let goes_on = waited.is_enough(&SEEN_TO_PASS) && loop_watch.goes_on(reader);
             if !runs || goes_on || waited.is_enough(&MOST_READER_WATCHED) {
                 break;

@@ -13,6 +13,7 @@ pub mod deadlock;
 pub mod emulated;
 pub mod futex;
 pub mod hold;
+pub mod kernel;
 pub mod monitor;
 pub mod operations;
 pub mod output;

@@ -393,11 +393,14 @@ impl State {
 
     /// Ends the replay: the program cannot follow the schedule.
     fn diverged(&self, thread: &ControlThread, operation: Option<Operation>, why: &str) -> ! {
+        self.diverged_in(thread.path.as_str(), operation, why)
+    }
+
+    fn diverged_in(&self, path: &str, operation: Option<Operation>, why: &str) -> ! {
         let (code, address, pc) = operation.map_or((0, 0, 0), |operation| {
             (operation.code as u8, operation.address, operation.pc)
         });
         let atomic = operation.map_or(0, |operation| operation.atomic);
-        let path = thread.path.as_str();
         match self.head() {
             Some(step) => tell!(
                 "diverged {path} {code} {atomic} {address:x} {pc:x} step {} {} event {} {why}",
@@ -460,17 +463,28 @@ impl State {
         matches!(step.what, What::Point(code) if failed.iter().any(|f| *f as u8 == code))
     }
 
-    /// The head can never be done: its thread has ended, or is blocked outside the schedule.
-    pub fn check_head(&self) {
+    /// The head can never be done: its thread has ended, or is blocked outside the schedule, or
+    /// was not created, or sleeps where the monitor does not see it, and nobody else goes on.
+    fn check_head(&self) {
         let Some(step) = self.head() else { return };
-        if let Some(thread) = self.thread_of(step.thread) {
-            match thread.activity {
-                Activity::Ended => self.diverged(thread, None, "the thread has ended already"),
-                Activity::Blocked { operation, .. } => {
-                    self.diverged(thread, Some(operation), "the thread is blocked")
-                }
-                _ => {}
+        let Some(thread) = self.thread_of(step.thread) else {
+            if deadlock::nobody_runs(self) {
+                self.diverged_in(self.name(step.thread), None, "the thread is not created");
             }
+            return;
+        };
+        match thread.activity {
+            Activity::Ended => self.diverged(thread, None, "the thread has ended already"),
+            Activity::Blocked { operation, .. } => {
+                self.diverged(thread, Some(operation), "the thread is blocked")
+            }
+            Activity::Running if deadlock::nobody_runs(self) => {
+                self.diverged(thread, None, "the thread sleeps")
+            }
+            Activity::Waits if deadlock::nobody_runs(self) => {
+                self.diverged(thread, None, "the thread is not created")
+            }
+            _ => {}
         }
     }
 }
@@ -500,6 +514,12 @@ impl Guard {
         self.monitor.lock.unlock();
         futex::wait(&me.wake, seen, nanoseconds);
         self.monitor.lock.lock();
+    }
+
+    /// Waits for what is not this thread's to do next, for a while: it may have to be given up.
+    pub fn wait_for_head(&mut self, me: &ControlThread) {
+        self.check_head();
+        self.sleep(me, Some(LOOK_AGAIN));
     }
 
     /// Waits until the schedule lets this thread do this operation.
@@ -547,8 +567,7 @@ impl Guard {
                     Turn::Succeeds
                 };
             }
-            self.check_head();
-            self.sleep(me, None);
+            self.wait_for_head(me);
         };
         me.activity = Activity::Running;
         me.points += 1;
@@ -670,8 +689,9 @@ impl Guard {
                 if Some(step.thread) == me.scheduled {
                     self.diverged(me, None, "the program ends");
                 }
-                self.check_head();
-                self.sleep(me, None);
+                me.activity = Activity::Waits;
+                self.wait_for_head(me);
+                me.activity = Activity::Running;
                 continue;
             }
             // Whether another thread is held, or may still come to where it is to be held.
@@ -682,8 +702,10 @@ impl Guard {
                 let Some(thread) = self.thread_of(hold.thread) else {
                     return false;
                 };
-                let may_come = matches!(thread.activity, Activity::Running | Activity::Held)
-                    && thread.points <= hold.points;
+                let may_come = matches!(
+                    thread.activity,
+                    Activity::Running | Activity::Held | Activity::Waits
+                ) && thread.points <= hold.points;
                 may_come && thread.number != me.number && !self.held[index].over
             };
             if !self.started || !(waits(0) || waits(1)) || futex::now(1) >= end {

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use super::monitor::{Guard, Turn};
 use super::serial;
-use super::thread::{ControlThread, Mode, Operation};
+use super::thread::{Activity, ControlThread, Mode, Operation};
 use super::{MONITOR, enter, is_replaying, with_clocks};
 use crate::detect::{BarrierRound, Order};
 use crate::interpose::{condition, mutex};
@@ -285,6 +285,12 @@ pub fn after(what: &crate::operation::Operation, happened: Code) {
         me.keeps_monitor = false;
         // SAFETY: `before` of this thread locked the monitor and forgot the guard.
         let mut guard = unsafe { MONITOR.adopt() };
+        if what.code == Code::Fork
+            && let Some(child) = MONITOR.thread_numbered(what.object as u32)
+            && matches!(child.activity, Activity::Waits)
+        {
+            child.activity = Activity::Running;
+        }
         guard.complete();
         guard.changed(what.object);
         drop(guard);

@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::monitor::{Guard, State};
 use super::thread::{Activity, ControlThread, Operation};
-use super::{MONITOR, deadlock, enter, futex};
+use super::{MONITOR, deadlock, enter, futex, kernel};
 use crate::record::{statistics, values};
 use crate::thread::Thread;
 use crate::wire::Code;
@@ -475,7 +475,7 @@ impl State {
                 decisions: self.serial.decisions,
                 events,
                 since: time,
-                processor: kernel_state(kernel_id).1,
+                processor: kernel::state(kernel_id).1,
             };
             return false;
         }
@@ -486,7 +486,7 @@ impl State {
         if quiet < ASLEEP {
             return false;
         }
-        let (asleep, processor) = kernel_state(kernel_id);
+        let (asleep, processor) = kernel::state(kernel_id);
         asleep || processor >= before.processor + BUSY
     }
 
@@ -701,48 +701,4 @@ impl Guard {
             }
         }
     }
-}
-
-/// Whether the kernel has a thread asleep, and how much processor time it has used.
-fn kernel_state(kernel_id: i32) -> (bool, u64) {
-    let mut path = *b"/proc/self/task/0000000000/stat\0";
-    const DIGITS: core::ops::Range<usize> = 16..26;
-    let mut rest = kernel_id.max(0) as u32;
-    for place in path[DIGITS].iter_mut().rev() {
-        *place = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    // The number has no zeros before it. By hand, as everything here: what the program calls to
-    // copy and compare is interposed.
-    let zeros = path[DIGITS]
-        .iter()
-        .take_while(|byte| **byte == b'0')
-        .count();
-    let zeros = zeros.min(9);
-    for at in DIGITS.start + zeros..path.len() {
-        path[at - zeros] = path[at];
-    }
-    let file = sys::open(&path[..path.len() - zeros], 0o2000000);
-    if file < 0 {
-        return (false, 0);
-    }
-    let mut text = [0u8; 512];
-    let got = sys::read(file, &mut text).max(0) as usize;
-    sys::close(file);
-    // Behind the name, which may hold anything and ends with the last parenthesis.
-    let text = &text[..got.min(512)];
-    let Some(end) = text.iter().rposition(|byte| *byte == b')') else {
-        return (false, 0);
-    };
-    let mut words = text[end + 1..].split(|byte| *byte == b' ').skip(1);
-    let asleep = words.next().is_some_and(|word| word.first() == Some(&b'S'));
-    let number = |word: Option<&[u8]>| {
-        let digits = word.unwrap_or_default().iter();
-        digits.fold(0u64, |sum, digit| {
-            sum.wrapping_mul(10)
-                .wrapping_add(u64::from(digit.wrapping_sub(b'0')))
-        })
-    };
-    let user = number(words.nth(10));
-    (asleep, user + number(words.next()))
 }

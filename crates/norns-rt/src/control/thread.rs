@@ -89,6 +89,8 @@ pub enum Activity {
     Running,
     /// Waits for its turn in the schedule.
     AtPoint(Operation),
+    /// Waits for its turn before an access or the end of the program, or is not yet created.
+    Waits,
     /// Cannot go on before another thread does something. `timed` ends by itself.
     Blocked {
         operation: Operation,

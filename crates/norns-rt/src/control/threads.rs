@@ -115,6 +115,8 @@ pub fn prepare(runtime: &mut Thread, detached: bool) {
             operation: operation(Code::Start, runtime.number, false, 0),
             timed: false,
         };
+    } else if is_replaying() {
+        child.activity = Activity::Waits;
     }
     let name = Name(runtime.number);
     child.detect = detector().and_then(|detector| detector.thread(name, me.detect.as_mut()));
