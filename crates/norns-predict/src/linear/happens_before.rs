@@ -9,31 +9,35 @@
 
 use norns_model::Model;
 use norns_model::location::{LocationId, Touch, TouchKind};
-use norns_trace::{EventIndex, Op};
-use rustc_hash::FxHashMap;
+use norns_trace::EventIndex;
 
-type Clock = Vec<u32>;
+use crate::happens_before::{HappensBefore, Rules};
 
 /// Every access that is not ordered after some earlier conflicting one. Sorted.
 pub fn unordered_accesses(model: &Model) -> Vec<EventIndex> {
-    let mut pass = Pass::new(model);
+    let mut before = HappensBefore::new(model, Rules::Everything);
+    let mut last = LastAccesses::new(model);
+    let mut racy = Vec::new();
     for (i, event) in model.trace.events.iter().enumerate() {
-        pass.event(EventIndex::from_index(i), event.thread.index(), event.op);
+        let here = EventIndex::from_index(i);
+        let thread = event.thread.index();
+        before.acquire(event);
+        if let Some(touch) = Touch::of(event.op)
+            && touch.kind != TouchKind::Allocate
+            && last.is_unordered(here, thread, touch, before.clock(thread))
+        {
+            racy.push(here);
+        }
+        before.release(event);
     }
-    pass.racy
+    racy
 }
 
-struct Pass<'m> {
+struct LastAccesses<'m> {
     model: &'m Model<'m>,
-    threads: Vec<Clock>,
-    /// Of every object what its releases know; empty before the first.
-    objects: Vec<Clock>,
-    /// Of atomic writes, by the first byte.
-    atomics: FxHashMap<u64, Clock>,
     /// Of every location, for each thread how far it was at its last plain write, plain read,
     /// atomic write and atomic read; empty before the first access.
     last: Vec<Box<[[u32; 4]]>>,
-    racy: Vec<EventIndex>,
 }
 
 const PLAIN_WRITE: usize = 0;
@@ -41,69 +45,23 @@ const PLAIN_READ: usize = 1;
 const ATOMIC_WRITE: usize = 2;
 const ATOMIC_READ: usize = 3;
 
-impl<'m> Pass<'m> {
+impl<'m> LastAccesses<'m> {
     fn new(model: &'m Model<'m>) -> Self {
-        let width = model.threads.len();
-        let mut threads = vec![vec![0; width]; width];
-        for (thread, clock) in threads.iter_mut().enumerate() {
-            clock[thread] = 1;
-        }
         Self {
             model,
-            threads,
-            objects: vec![Vec::new(); model.trace.objects.len()],
-            atomics: FxHashMap::default(),
             last: vec![Box::default(); model.locations.len()],
-            racy: Vec::new(),
         }
     }
 
-    fn event(&mut self, event: EventIndex, thread: usize, op: Op) {
-        match op {
-            Op::Fork(child) => self.order(thread, child.index()),
-            Op::Join(child) => self.order(child.index(), thread),
-            Op::Lock(object) | Op::ReadLock(object) | Op::OncePass(object) => {
-                raise(&mut self.threads[thread], &self.objects[object.index()]);
-            }
-            Op::Unlock(object)
-            | Op::OnceEnd(object)
-            | Op::Signal(object)
-            | Op::Broadcast(object)
-            | Op::BarrierEnter(object)
-            | Op::SemPost(object) => self.release(thread, object.index()),
-            Op::Wait(object) | Op::BarrierExit(object) | Op::SemWait(object) => {
-                raise(&mut self.threads[thread], &self.objects[object.index()]);
-            }
-            _ => {}
-        }
-        if let Some(touch) = Touch::of(op)
-            && touch.kind != TouchKind::Allocate
-        {
-            self.access(event, thread, touch);
-        }
-    }
-
-    /// What the one did so far is before what the other does from now on.
-    fn order(&mut self, one: usize, other: usize) {
-        let clock = self.threads[one].clone();
-        raise(&mut self.threads[other], &clock);
-        self.threads[one][one] += 1;
-    }
-
-    fn release(&mut self, thread: usize, object: usize) {
-        raise(&mut self.objects[object], &self.threads[thread]);
-        self.threads[thread][thread] += 1;
-    }
-
-    fn access(&mut self, event: EventIndex, thread: usize, touch: Touch) {
+    /// Takes in an access; whether some conflicting one before it is not ordered before it.
+    fn is_unordered(
+        &mut self,
+        event: EventIndex,
+        thread: usize,
+        touch: Touch,
+        clock: &[u32],
+    ) -> bool {
         let atomic = touch.kind == TouchKind::Atomic;
-        if atomic
-            && touch.reads
-            && let Some(clock) = self.atomics.get(&touch.access.address)
-        {
-            raise(&mut self.threads[thread], clock);
-        }
-        let clock = &self.threads[thread];
         let mut racy = false;
         for location in self.model.locations.of_event(event) {
             if !self
@@ -133,26 +91,7 @@ impl<'m> Pass<'m> {
             };
             last[thread][kind] = clock[thread];
         }
-        if racy {
-            self.racy.push(event);
-        }
-        if atomic && touch.writes {
-            let address = touch.access.address;
-            raise(
-                self.atomics.entry(address).or_default(),
-                &self.threads[thread],
-            );
-            self.threads[thread][thread] += 1;
-        }
-    }
-}
-
-fn raise(clock: &mut Clock, other: &[u32]) {
-    if clock.len() < other.len() {
-        clock.resize(other.len(), 0);
-    }
-    for (have, &new) in clock.iter_mut().zip(other) {
-        *have = (*have).max(new);
+        racy
     }
 }
 
