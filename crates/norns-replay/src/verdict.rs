@@ -21,9 +21,7 @@ use crate::schedule::{self, Way};
 pub enum Outcome {
     Confirmed(Proof),
     /// A thread waits in a loop for what the other writes: the accesses are in order.
-    OrderedBySpinLoop {
-        pc: u64,
-    },
+    OrderedBySpinLoop,
     NoBug,
     Infeasible(Left),
     TimedOut,
@@ -171,7 +169,7 @@ impl Replayer<'_> {
                 };
                 // A loop that orders accesses which are ordered anyway is not worth a word.
                 match (proof, &report.spin) {
-                    (Some(_), Some(spin)) => return Outcome::OrderedBySpinLoop { pc: spin.pc },
+                    (Some(_), Some(_)) => return Outcome::OrderedBySpinLoop,
                     (Some(proof), None) => return Outcome::Confirmed(proof),
                     (None, _) => {}
                 }

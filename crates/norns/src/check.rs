@@ -7,6 +7,7 @@ pub mod divergence;
 mod hang;
 mod refine;
 pub mod saved;
+mod wait_loops;
 
 use std::ffi::OsString;
 use std::fs;

@@ -118,7 +118,7 @@ const NOTHING_WRONG: &str = "the schedule was followed and nothing wrong showed"
 fn describe(trace: &Trace, replay: &Replay) -> Result<Proof, String> {
     Err(match &replay.outcome {
         Outcome::Confirmed(proof) => return Ok(*proof),
-        Outcome::OrderedBySpinLoop { .. } => "a spin loop orders the two accesses".into(),
+        Outcome::OrderedBySpinLoop => "a spin loop orders the two accesses".into(),
         Outcome::NoBug => NOTHING_WRONG.into(),
         Outcome::Infeasible(left) => {
             let why = divergence::of_replay(trace, &replay.report, left);

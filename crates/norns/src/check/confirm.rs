@@ -12,11 +12,13 @@ use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
 
 use super::refine::{Before, Refinement};
+use super::wait_loops::WaitLoops;
 use super::{describe, divergence, hang};
 
 pub struct Confirmation<'a> {
     replayer: Replayer<'a>,
     refinement: Refinement<'a>,
+    loops: WaitLoops,
     number: usize,
     best_effort: bool,
     /// Some run made a child process.
@@ -45,6 +47,7 @@ impl<'a> Confirmation<'a> {
                 limits: Limits { time, ..limits },
             },
             refinement: Refinement::new(trace),
+            loops: WaitLoops::default(),
             number: 0,
             best_effort: false,
             fruitless: 0,
@@ -184,7 +187,7 @@ impl<'a> Confirmation<'a> {
                 let how = format!("{}{learned}", proof.describe());
                 (Status::Confirmed, Verdict::Confirmed(how))
             }
-            Outcome::OrderedBySpinLoop { .. } => (Status::OrderedBySpinLoop, Verdict::NoBug),
+            Outcome::OrderedBySpinLoop => (Status::OrderedBySpinLoop, Verdict::NoBug),
             Outcome::NoBug => (Status::Predicted, Verdict::NoBug),
             Outcome::Infeasible(left) => {
                 let why = divergence::of_replay(self.replayer.trace, &replay.report, left);
@@ -218,8 +221,14 @@ impl<'a> Confirmation<'a> {
 
     fn replay(&mut self, witness: &Witness, way: Way) -> Result<Replay> {
         let name = self.next_name();
-        let replay = self.replayer.replay(witness, &name, way)?;
+        let mut replay = self.replayer.replay(witness, &name, way)?;
         self.forked |= replay.report.forked;
+        self.loops.learn(&replay.report);
+        if let Outcome::Confirmed(proof) = replay.outcome
+            && self.loops.order(self.replayer.trace, &witness.bug, proof)
+        {
+            replay.outcome = Outcome::OrderedBySpinLoop;
+        }
         Ok(replay)
     }
 

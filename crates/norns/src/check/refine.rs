@@ -164,7 +164,7 @@ fn reads(trace: &Trace) -> Reads {
 }
 
 /// The bytes that an event reads, or writes.
-fn read_by(op: Op) -> Option<Access> {
+pub fn read_by(op: Op) -> Option<Access> {
     match op {
         Op::Read(access) => Some(access),
         Op::Atomic {
@@ -180,7 +180,7 @@ fn read_by(op: Op) -> Option<Access> {
     }
 }
 
-fn written_by(op: Op) -> Option<Access> {
+pub fn written_by(op: Op) -> Option<Access> {
     match op {
         Op::Write(access) => Some(access),
         Op::Atomic {
