@@ -48,6 +48,8 @@ pub fn operation_words(trace: &Trace, op: Op) -> String {
 
 fn words(trace: &Trace, op: Op) -> (Mark, String) {
     let object = |id| object_name(trace, id);
+    // Where the words have its kind already.
+    let bare = |id| known_name(trace, id).unwrap_or_else(|| address_name(trace, id));
     let thread = |id| trace.thread(id).name.clone();
     match op {
         Op::Start => (Mark::Sync, "thread start".into()),
@@ -61,20 +63,19 @@ fn words(trace: &Trace, op: Op) -> (Mark, String) {
         Op::ReadLock(o) => (Mark::Lock, format!("read-lock {}", object(o))),
         Op::FailedReadLock(o) => (Mark::Lock, format!("read-lock {} fails", object(o))),
         Op::Unlock(o) => (Mark::Lock, format!("unlock {}", object(o))),
-        Op::OnceBegin(o) => (Mark::Sync, format!("once {} begins", object(o))),
-        Op::OnceEnd(o) => (Mark::Sync, format!("once {} ends", object(o))),
-        Op::OncePass(o) => (Mark::Sync, format!("once {} is done", object(o))),
+        Op::OnceBegin(o) => (Mark::Sync, format!("once {} begins", bare(o))),
+        Op::OnceEnd(o) => (Mark::Sync, format!("once {} ends", bare(o))),
+        Op::OncePass(o) => (Mark::Sync, format!("once {} is done", bare(o))),
         Op::Wait(o) => (Mark::Sync, format!("wait {}", object(o))),
         Op::FailedWait(o) => (Mark::Sync, format!("wait {} times out", object(o))),
         Op::Signal(o) => (Mark::Sync, format!("signal {}", object(o))),
         Op::Broadcast(o) => (Mark::Sync, format!("broadcast {}", object(o))),
-        Op::BarrierInit { barrier, count } => (
-            Mark::Sync,
-            format!("barrier {} for {count}", object(barrier)),
-        ),
-        Op::BarrierEnter(o) => (Mark::Sync, format!("enter barrier {}", object(o))),
-        Op::BarrierExit(o) => (Mark::Sync, format!("leave barrier {}", object(o))),
-        Op::SemInit { sem, value } => (Mark::Sync, format!("semaphore {} at {value}", object(sem))),
+        Op::BarrierInit { barrier, count } => {
+            (Mark::Sync, format!("barrier {} for {count}", bare(barrier)))
+        }
+        Op::BarrierEnter(o) => (Mark::Sync, format!("enter barrier {}", bare(o))),
+        Op::BarrierExit(o) => (Mark::Sync, format!("leave barrier {}", bare(o))),
+        Op::SemInit { sem, value } => (Mark::Sync, format!("semaphore {} at {value}", bare(sem))),
         Op::SemWait(o) => (Mark::Sync, format!("sem wait {}", object(o))),
         Op::FailedSemWait(o) => (Mark::Sync, format!("sem wait {} fails", object(o))),
         Op::SemPost(o) => (Mark::Sync, format!("sem post {}", object(o))),
@@ -162,15 +163,23 @@ fn number(bytes: &[u8]) -> Option<String> {
     })
 }
 
-pub fn object_name(trace: &Trace, id: ObjectId) -> String {
+fn known_name(trace: &Trace, id: ObjectId) -> Option<String> {
     let object = trace.object(id);
     if !object.name.is_empty() {
-        return object.name.clone();
+        return Some(object.name.clone());
     }
-    if let Some(name) = symbol_name(trace, object.address) {
+    symbol_name(trace, object.address)
+}
+
+fn address_name(trace: &Trace, id: ObjectId) -> String {
+    format!("{:#x}", trace.object(id).address)
+}
+
+pub fn object_name(trace: &Trace, id: ObjectId) -> String {
+    if let Some(name) = known_name(trace, id) {
         return name;
     }
-    let kind = match object.kind {
+    let kind = match trace.object(id).kind {
         ObjectKind::Mutex
         | ObjectKind::RecursiveMutex
         | ObjectKind::ErrorCheckingMutex
@@ -182,7 +191,7 @@ pub fn object_name(trace: &Trace, id: ObjectId) -> String {
         ObjectKind::Barrier => "barrier",
         ObjectKind::Semaphore => "semaphore",
     };
-    format!("{kind} {:#x}", object.address)
+    format!("{kind} {}", address_name(trace, id))
 }
 
 /// The global that holds these bytes, or the bare address.
@@ -314,7 +323,11 @@ fn is_own(frame: &SourcePlace) -> bool {
 
 /// Whether the file came with the compiler or a library of the system.
 pub fn is_of_the_system(frame: &SourcePlace) -> bool {
-    frame.file.starts_with("/usr/") || frame.file.contains("/include/c++/")
+    is_system_file(&frame.file)
+}
+
+pub(crate) fn is_system_file(file: &str) -> bool {
+    file.starts_with("/usr/") || file.contains("/include/c++/")
 }
 
 /// Whether this is code of Norns's own runtime: nothing that a user wants to read about.

@@ -14,11 +14,14 @@ pub mod finding;
 pub mod fingerprint;
 pub mod html;
 pub mod perfetto;
+mod predicted;
 pub mod sarif;
 pub mod sketch;
+mod stack;
 pub mod suppression;
 pub mod terminal;
 
 pub use build::{Sources, bug_events, sketch, sketch_of_hang, sketch_of_places};
 pub use finding::{AccessKind, Finding, Findings, Kind, Place, Status, Verdict, WitnessStep};
+pub use predicted::{Predicted, Steps};
 pub use sketch::Sketch;

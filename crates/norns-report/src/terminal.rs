@@ -5,10 +5,11 @@
 
 use std::fmt::Write;
 
-use crate::describe::{Mark, base_name};
+use crate::describe::Mark;
 use crate::escape::terminal as safe;
 use crate::finding::{Finding, Findings, Place, Status};
 use crate::sketch::{Operation, Panel, Row, Sketch, Step};
+use crate::stack;
 
 /// Colours only where somebody will see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,11 +146,9 @@ pub fn summary(findings: &Findings) -> String {
 
 fn place(place: &Place) -> String {
     if place.line == 0 {
-        return if place.function.is_empty() {
-            "?".into()
-        } else {
-            safe(&place.function)
-        };
+        let names = [&place.function, &place.file];
+        let name = names.into_iter().find(|name| !name.is_empty());
+        return name.map_or("?".into(), |name| safe(name));
     }
     format!("{}:{}", safe(&place.file), place.line)
 }
@@ -274,12 +273,8 @@ fn show_operation(out: &mut String, number: usize, operation: &Operation, style:
         locks.join(", ")
     };
     line(out, format_args!("      locks held: {locks}"));
-    for (depth, frame) in operation.stack.iter().enumerate() {
-        let place = format!("{}:{}", base_name(&frame.file), frame.line);
-        line(
-            out,
-            format_args!("      #{depth} {} {}", safe(&frame.function), safe(&place)),
-        );
+    for frame in stack::lines(&operation.stack) {
+        line(out, format_args!("      {}", safe(&frame)));
     }
 }
 

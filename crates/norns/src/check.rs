@@ -316,13 +316,13 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
                 left.as_secs()
             )
         });
-        let mut finding = describe::finding(trace, witness);
+        let mut finding = describe::predicted(trace).finding(witness);
         if !arguments.wants(finding.kind) || describe::is_known(all, &finding) {
             continue;
         }
         let tried = confirmation.confirm(witness, &mut finding, deadline)?;
         // Another one, if the first could not be followed.
-        finding.witness = Some(describe::steps(trace, &tried.witness));
+        finding.witness = Some(describe::predicted(trace).steps(&tried.witness));
         let refuted = matches!(
             finding.verdict,
             Some(Verdict::NoBug | Verdict::Infeasible(_))
@@ -363,7 +363,7 @@ fn refuted_by_values(
 ) -> Result<()> {
     let mut count = 0;
     for witness in refuted {
-        let mut finding = describe::finding(trace, witness);
+        let mut finding = describe::predicted(trace).finding(witness);
         if !arguments.wants(finding.kind) || describe::is_known(all, &finding) {
             continue;
         }

@@ -10,15 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use norns_model::{Meaning, Witness};
+use norns_model::Meaning;
 use norns_predict::stage::{Counts, Reductions};
 use norns_predict::{Detail, Engine, Options, Prediction, predict, usual_meaning};
 use norns_report::describe::{access_kind, bug_kind, shown_frame};
 use norns_report::{
-    AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep, bug_events, fingerprint,
-    terminal,
+    AccessKind, Findings, Kind, Place, Predicted, Steps, bug_events, fingerprint, terminal,
 };
-use norns_trace::{EventIndex, Op, Trace};
+use norns_trace::{EventIndex, Trace};
 use serde::Serialize;
 
 use crate::progress::Stage;
@@ -193,18 +192,21 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             "{refused} witnesses were found but refused by the checker (a mistake of Norns)"
         ));
     }
-    let describer = Describer {
+    let predicted = Predicted {
         trace: &trace,
-        text: is_text(&arguments.file),
+        steps: Steps::All {
+            longest: LONGEST_WITNESS,
+        },
+        is_text: is_text(&arguments.file),
     };
-    let mut findings = describer.findings(&prediction, &kinds, not_analysed);
+    let mut findings = findings(&predicted, &prediction, &kinds, not_analysed);
     if let Ok(folder) = std::env::current_dir() {
         findings.relative_to(&folder);
     }
-    let predicted = !findings.findings.is_empty();
-    let output = describer.output(&arguments, &options, &prediction, findings);
+    let any = !findings.findings.is_empty();
+    let output = output(&predicted, &arguments, &options, &prediction, findings);
     print(&arguments, &prediction, &output)?;
-    Ok(ExitCode::from(u8::from(predicted)))
+    Ok(ExitCode::from(u8::from(any)))
 }
 
 /// The trace, and sentences on what is wrong with it.
@@ -251,230 +253,94 @@ fn kinds(names: &[KindName]) -> BTreeSet<Kind> {
     kinds.collect()
 }
 
-/// Makes findings of witnesses.
-pub struct Describer<'t> {
-    pub trace: &'t Trace,
-    /// The trace is a text: an event is named by its line.
-    pub text: bool,
-}
-
-impl Describer<'_> {
-    /// One finding for every kind and set of source places.
-    fn findings(
-        &self,
-        prediction: &Prediction,
-        kinds: &BTreeSet<Kind>,
-        not_analysed: Vec<String>,
-    ) -> Findings {
-        let witnesses = prediction.races.iter().chain(&prediction.deadlocks);
-        let mut seen = BTreeSet::new();
-        let mut findings = Vec::new();
-        for witness in witnesses.chain(&prediction.stuck) {
-            let finding = self.finding(witness);
-            let mut places: Vec<_> = bug_events(self.trace, &witness.bug)
-                .iter()
-                .map(|&event| self.source_place(event))
-                .collect();
-            places.sort();
-            if kinds.contains(&finding.kind) && seen.insert((finding.kind, places)) {
-                findings.push(finding);
-            }
-        }
-        fingerprint::name_findings(&mut findings, &|file| std::fs::read_to_string(file).ok());
-        Findings {
-            format: norns_report::finding::FORMAT,
-            findings,
-            undecided: prediction.race_counts.undecided + prediction.deadlock_counts.undecided,
-            not_analysed,
+/// One finding for every kind and set of source places.
+fn findings(
+    predicted: &Predicted,
+    prediction: &Prediction,
+    kinds: &BTreeSet<Kind>,
+    not_analysed: Vec<String>,
+) -> Findings {
+    let witnesses = prediction.races.iter().chain(&prediction.deadlocks);
+    let mut seen = BTreeSet::new();
+    let mut findings = Vec::new();
+    for witness in witnesses.chain(&prediction.stuck) {
+        let kind = bug_kind(predicted.trace, &witness.bug);
+        let mut places: Vec<_> = bug_events(predicted.trace, &witness.bug)
+            .iter()
+            .map(|&event| source_place(predicted.trace, event))
+            .collect();
+        places.sort();
+        if kinds.contains(&kind) && seen.insert((kind, places)) {
+            findings.push(predicted.finding(witness));
         }
     }
-
-    /// A finding without an id.
-    pub fn finding(&self, witness: &Witness) -> Finding {
-        Finding {
-            id: String::new(),
-            kind: bug_kind(self.trace, &witness.bug),
-            status: Status::Predicted,
-            places: bug_events(self.trace, &witness.bug)
-                .iter()
-                .map(|&event| self.place(event))
-                .collect(),
-            witness: Some(self.steps(&witness.schedule)),
-            verdict: None,
-            known: false,
-        }
-    }
-
-    fn place(&self, event: EventIndex) -> Place {
-        let (file, line, function) = self.source(event);
-        let what = &self.trace.events[event.index()];
-        Place {
-            file,
-            line,
-            function,
-            thread: self.trace.thread(what.thread).name.clone(),
-            access: access_kind(what.op),
-        }
-    }
-
-    /// What makes a place another one to a person: file, line, function and kind of access; the
-    /// program counter where the source is not known.
-    fn source_place(&self, event: EventIndex) -> (String, u32, String, AccessKind, u64) {
-        let what = &self.trace.events[event.index()];
-        let place = self.trace.place(what.place);
-        let (file, line, function) = match shown_frame(self.trace, event) {
-            Some(frame) => (frame.file.clone(), frame.line, frame.function.clone()),
-            None => Default::default(),
-        };
-        let pc = if place.frames.is_empty() { place.pc } else { 0 };
-        (file, line, function, access_kind(what.op), pc)
-    }
-
-    fn source(&self, event: EventIndex) -> (String, u32, String) {
-        let what = &self.trace.events[event.index()];
-        let place = self.trace.place(what.place);
-        match shown_frame(self.trace, event) {
-            Some(frame) => (frame.file.clone(), frame.line, frame.function.clone()),
-            None if self.text => {
-                let location = format!("location {}", place.pc as i64);
-                (location, event.0 + 1, String::new())
-            }
-            None => (format!("{:#x}", place.pc), 0, String::new()),
-        }
-    }
-
-    fn steps(&self, schedule: &[EventIndex]) -> Vec<WitnessStep> {
-        let mut steps = Vec::new();
-        if schedule.len() == LONGEST_WITNESS {
-            steps.push(WitnessStep {
-                thread: String::new(),
-                op: "the steps before these are left out".to_string(),
-                file: String::new(),
-                line: 0,
-            });
-        }
-        steps.extend(schedule.iter().map(|&event| {
-            let (file, line, _) = self.source(event);
-            let thread = self.trace.events[event.index()].thread;
-            WitnessStep {
-                thread: self.trace.thread(thread).name.clone(),
-                op: self.step_words(event),
-                file,
-                line,
-            }
-        }));
-        steps
-    }
-
-    /// A step in a few words. Blocks on the heap are given by their address: to name them, the
-    /// trace has to be searched for each.
-    fn step_words(&self, event: EventIndex) -> String {
-        let op = self.trace.events[event.index()].op;
-        let object = |name: &str| match op.object() {
-            Some(object) => {
-                let known = self.trace.object(object);
-                let word = if known.name.is_empty() {
-                    format!("{:#x}", known.address)
-                } else {
-                    known.name.clone()
-                };
-                format!("{name} {word}")
-            }
-            None => name.to_string(),
-        };
-        let memory = |name: &str, address: u64| match self.trace.symbol_at(address) {
-            Some(symbol) => format!("{name} {}", symbol.name),
-            None => format!("{name} {address:#x}"),
-        };
-        let thread = |name: &str, id| format!("{name} {}", self.trace.thread(id).name);
-        match op {
-            Op::Start => "start".to_string(),
-            Op::End => "end".to_string(),
-            Op::Fork(child) => thread("create", child),
-            Op::Join(child) => thread("join", child),
-            Op::FailedJoin(child) => thread("fail to join", child),
-            Op::Detach(child) => thread("detach", child),
-            Op::Lock(_) => object("lock"),
-            Op::FailedLock(_) => object("fail to lock"),
-            Op::ReadLock(_) => object("read-lock"),
-            Op::FailedReadLock(_) => object("fail to read-lock"),
-            Op::Unlock(_) => object("unlock"),
-            Op::OnceBegin(_) => object("begin once"),
-            Op::OnceEnd(_) => object("end once"),
-            Op::OncePass(_) => object("pass once"),
-            Op::Wait(_) => object("wake from wait on"),
-            Op::FailedWait(_) => object("time out at"),
-            Op::Signal(_) => object("signal"),
-            Op::Broadcast(_) => object("broadcast"),
-            Op::BarrierInit { .. } => object("init barrier"),
-            Op::BarrierEnter(_) => object("enter barrier"),
-            Op::BarrierExit(_) => object("leave barrier"),
-            Op::SemInit { .. } => object("init semaphore"),
-            Op::SemWait(_) => object("wait for semaphore"),
-            Op::FailedSemWait(_) => object("fail to wait for semaphore"),
-            Op::SemPost(_) => object("post"),
-            Op::Atomic { address, .. } => memory("atomic", address),
-            Op::Fence(_) => "fence".to_string(),
-            Op::Read(access) => memory("read", access.address),
-            Op::Write(access) => memory("write", access.address),
-            Op::Allocate(access) => memory("allocate", access.address),
-            Op::Free(access) => memory("free", access.address),
-            Op::Enter => "call".to_string(),
-            Op::Leave => "return".to_string(),
-            Op::Custom(i) => {
-                let custom = self.trace.customs.get(i as usize);
-                custom.map_or("event".to_string(), |custom| custom.name.clone())
-            }
-        }
-    }
-
-    fn output(
-        &self,
-        arguments: &Arguments,
-        options: &Options,
-        prediction: &Prediction,
-        findings: Findings,
-    ) -> Output {
-        let undecided = prediction.undecided.iter();
-        let mut stages = BTreeMap::new();
-        if options.races {
-            stages.insert("races", stage_counts(&prediction.race_counts));
-        }
-        if options.deadlocks {
-            stages.insert("deadlocks", stage_counts(&prediction.deadlock_counts));
-        }
-        Output {
-            findings,
-            meaning: match options.meaning {
-                _ if by_values(options) => "values",
-                Meaning::Optimistic => "optimistic",
-                Meaning::Faithful => "faithful",
-            },
-            stages,
-            undecided_candidates: undecided
-                .map(|events| events.iter().map(|&event| self.place(event)).collect())
-                .collect(),
-            refuted: prediction
-                .refuted
-                .iter()
-                .map(|witness| self.finding(witness).places)
-                .collect(),
-            events: (arguments.events).then(|| Events {
-                racy: prediction.racy_events.iter().map(|event| event.0).collect(),
-                deadlocks: prediction
-                    .deadlocked_events
-                    .iter()
-                    .map(|events| events.iter().map(|event| event.0).collect())
-                    .collect(),
-            }),
-            races: arguments.pairs.then(|| {
-                let pairs = prediction.racy_pairs.iter();
-                pairs.map(|(first, second)| [first.0, second.0]).collect()
-            }),
-        }
+    fingerprint::name_findings(&mut findings, &|file| std::fs::read_to_string(file).ok());
+    Findings {
+        format: norns_report::finding::FORMAT,
+        findings,
+        undecided: prediction.race_counts.undecided + prediction.deadlock_counts.undecided,
+        not_analysed,
     }
 }
 
+/// What makes a place another one to a person: file, line, function and kind of access; the
+/// program counter where the source is not known.
+fn source_place(trace: &Trace, event: EventIndex) -> (String, u32, String, AccessKind, u64) {
+    let what = &trace.events[event.index()];
+    let place = trace.place(what.place);
+    let (file, line, function) = match shown_frame(trace, event) {
+        Some(frame) => (frame.file.clone(), frame.line, frame.function.clone()),
+        None => Default::default(),
+    };
+    let pc = if place.frames.is_empty() { place.pc } else { 0 };
+    (file, line, function, access_kind(what.op), pc)
+}
+
+fn output(
+    predicted: &Predicted,
+    arguments: &Arguments,
+    options: &Options,
+    prediction: &Prediction,
+    findings: Findings,
+) -> Output {
+    let undecided = prediction.undecided.iter();
+    let mut stages = BTreeMap::new();
+    if options.races {
+        stages.insert("races", stage_counts(&prediction.race_counts));
+    }
+    if options.deadlocks {
+        stages.insert("deadlocks", stage_counts(&prediction.deadlock_counts));
+    }
+    Output {
+        findings,
+        meaning: match options.meaning {
+            _ if by_values(options) => "values",
+            Meaning::Optimistic => "optimistic",
+            Meaning::Faithful => "faithful",
+        },
+        stages,
+        undecided_candidates: undecided
+            .map(|events| events.iter().map(|&event| predicted.place(event)).collect())
+            .collect(),
+        refuted: prediction
+            .refuted
+            .iter()
+            .map(|witness| predicted.places(&witness.bug))
+            .collect(),
+        events: (arguments.events).then(|| Events {
+            racy: prediction.racy_events.iter().map(|event| event.0).collect(),
+            deadlocks: prediction
+                .deadlocked_events
+                .iter()
+                .map(|events| events.iter().map(|event| event.0).collect())
+                .collect(),
+        }),
+        races: arguments.pairs.then(|| {
+            let pairs = prediction.racy_pairs.iter();
+            pairs.map(|(first, second)| [first.0, second.0]).collect()
+        }),
+    }
+}
 fn stage_counts(counts: &Counts) -> BTreeMap<&'static str, usize> {
     BTreeMap::from([
         ("candidates", counts.candidates),

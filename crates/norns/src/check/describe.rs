@@ -1,13 +1,13 @@
-//! From a witness, or a report of the runtime, to a finding.
+//! From a witness to what is kept of it; from a report of the runtime to a finding.
 
 use norns_model::{Bug, Witness};
 use norns_replay::report::{Access, Deadlock, Race, Side, Waits};
 use norns_replay::schedule::{Accesses, Way};
-use norns_report::describe::{access_kind, bug_kind, is_of_the_system, shown_frame};
-use norns_report::{AccessKind, Finding, Findings, Kind, Place, Status, WitnessStep};
+use norns_report::describe::is_of_the_system;
+use norns_report::{AccessKind, Finding, Findings, Kind, Place, Predicted, Status, Steps};
 use norns_trace::symbolise::Symboliser;
 use norns_trace::wire::Code;
-use norns_trace::{EventIndex, Op, Trace};
+use norns_trace::{EventIndex, Trace};
 use serde::{Deserialize, Serialize};
 
 use super::confirm::Tried;
@@ -90,50 +90,12 @@ impl SavedWitness {
     }
 }
 
-/// The finding that a witness predicts.
-pub fn finding(trace: &Trace, witness: &Witness) -> Finding {
-    let kind = bug_kind(trace, &witness.bug);
-    let events = norns_report::bug_events(trace, &witness.bug);
-    Finding {
-        id: String::new(),
-        kind,
-        status: Status::Predicted,
-        places: events.iter().map(|&event| place(trace, event)).collect(),
-        witness: Some(steps(trace, witness)),
-        verdict: None,
-        known: false,
-    }
-}
-
-/// The steps of a witness that a person wants to see.
-pub fn steps(trace: &Trace, witness: &Witness) -> Vec<WitnessStep> {
-    let steps = witness.schedule.iter().filter(|index| {
-        let op = trace.events[index.index()].op;
-        !matches!(op, Op::Enter | Op::Leave | Op::Read(_) | Op::Write(_))
-    });
-    steps.map(|&index| step(trace, index)).collect()
-}
-
-fn step(trace: &Trace, index: EventIndex) -> WitnessStep {
-    let event = trace.events[index.index()];
-    let frame = shown_frame(trace, index);
-    WitnessStep {
-        thread: trace.thread(event.thread).name.clone(),
-        op: norns_report::describe::describe(trace, index).what,
-        file: frame.map_or(String::new(), |frame| frame.file.clone()),
-        line: frame.map_or(0, |frame| frame.line),
-    }
-}
-
-fn place(trace: &Trace, index: EventIndex) -> Place {
-    let event = trace.events[index.index()];
-    let frame = shown_frame(trace, index).cloned().unwrap_or_default();
-    Place {
-        file: frame.file,
-        line: frame.line,
-        function: frame.function,
-        thread: trace.thread(event.thread).name.clone(),
-        access: access_kind(event.op),
+/// Makes findings of the witnesses of a recording.
+pub fn predicted(trace: &Trace) -> Predicted<'_> {
+    Predicted {
+        trace,
+        steps: Steps::WithoutAccesses,
+        is_text: false,
     }
 }
 

@@ -1,0 +1,110 @@
+//! From a witness to the finding that it predicts.
+//!
+//! What a place and a step are called here is what `norns check` and `norns predict` write in
+//! their JSON. A place whose source is not known is given by its program counter; in a trace
+//! that is a text, by its location and line.
+
+use norns_model::{Bug, Witness};
+use norns_trace::{EventIndex, Op, Trace};
+
+use crate::build::bug_events;
+use crate::describe::{access_kind, bug_kind, describe, shown_frame};
+use crate::finding::{Finding, Place, Status, WitnessStep};
+
+/// Which steps of a witness a finding lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// Those that a person wants to see: no plain accesses, no calls.
+    WithoutAccesses,
+    /// All of them; a witness of this length has lost its beginning.
+    All { longest: usize },
+}
+
+/// Makes findings of witnesses.
+#[derive(Clone, Copy)]
+pub struct Predicted<'t> {
+    pub trace: &'t Trace,
+    pub steps: Steps,
+    /// The trace is a text: an event is named by its line.
+    pub is_text: bool,
+}
+
+impl Predicted<'_> {
+    /// A finding without an id.
+    pub fn finding(&self, witness: &Witness) -> Finding {
+        Finding {
+            id: String::new(),
+            kind: bug_kind(self.trace, &witness.bug),
+            status: Status::Predicted,
+            places: self.places(&witness.bug),
+            witness: Some(self.steps(witness)),
+            verdict: None,
+            known: false,
+        }
+    }
+
+    pub fn places(&self, bug: &Bug) -> Vec<Place> {
+        let events = bug_events(self.trace, bug);
+        events.iter().map(|&event| self.place(event)).collect()
+    }
+
+    pub fn place(&self, event: EventIndex) -> Place {
+        let (file, line, function) = self.source(event);
+        let what = &self.trace.events[event.index()];
+        Place {
+            file,
+            line,
+            function,
+            thread: self.trace.thread(what.thread).name.clone(),
+            access: access_kind(what.op),
+        }
+    }
+
+    fn source(&self, event: EventIndex) -> (String, u32, String) {
+        let pc = self.trace.place(self.trace.events[event.index()].place).pc;
+        match shown_frame(self.trace, event) {
+            Some(frame) => (frame.file.clone(), frame.line, frame.function.clone()),
+            None if self.is_text => (
+                format!("location {}", pc as i64),
+                event.0 + 1,
+                String::new(),
+            ),
+            None => (format!("{pc:#x}"), 0, String::new()),
+        }
+    }
+
+    pub fn steps(&self, witness: &Witness) -> Vec<WitnessStep> {
+        let is_cut =
+            matches!(self.steps, Steps::All { longest } if witness.schedule.len() == longest);
+        let cut = is_cut.then(|| WitnessStep {
+            thread: String::new(),
+            op: "the steps before these are left out".to_string(),
+            file: String::new(),
+            line: 0,
+        });
+        let shown = witness
+            .schedule
+            .iter()
+            .filter(|&&event| self.is_shown(event));
+        cut.into_iter()
+            .chain(shown.map(|&event| self.step(event)))
+            .collect()
+    }
+
+    fn is_shown(&self, event: EventIndex) -> bool {
+        let op = self.trace.events[event.index()].op;
+        self.steps != Steps::WithoutAccesses
+            || !matches!(op, Op::Enter | Op::Leave | Op::Read(_) | Op::Write(_))
+    }
+
+    fn step(&self, event: EventIndex) -> WitnessStep {
+        let (file, line, _) = self.source(event);
+        let thread = self.trace.events[event.index()].thread;
+        WitnessStep {
+            thread: self.trace.thread(thread).name.clone(),
+            op: describe(self.trace, event).what,
+            file,
+            line,
+        }
+    }
+}
