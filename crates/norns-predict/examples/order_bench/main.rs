@@ -3,6 +3,7 @@
 //!     order_bench rows
 //!     order_bench ours ROW pairs|candidates
 //!     order_bench z3 ROW pairs|candidates
+//!     order_bench many ROW QUESTIONS
 //!
 //! `bench/order` starts a process for each, with a limit of CPU time and of memory, so what is
 //! known is written while the questions are asked. Times are CPU seconds; ours include the building
@@ -148,7 +149,7 @@ impl Row {
 }
 
 /// Random pairs of accesses that conflict, from anywhere in the trace.
-fn any_pairs(trace: &Trace) -> Vec<Bug> {
+fn any_pairs(trace: &Trace, count: usize) -> Vec<Bug> {
     let model = Model::new(trace, Meaning::Optimistic);
     let mut random = Random::new(3);
     let accesses: Vec<EventIndex> = (0..trace.events.len())
@@ -156,7 +157,7 @@ fn any_pairs(trace: &Trace) -> Vec<Bug> {
         .filter(|&event| Touch::of(model.op(event)).is_some())
         .collect();
     let mut found = BTreeSet::new();
-    while found.len() < QUESTIONS {
+    while found.len() < count {
         let one = accesses[random.below(accesses.len())];
         let other = accesses[random.below(accesses.len())];
         if model.conflict(one, other) {
@@ -168,7 +169,7 @@ fn any_pairs(trace: &Trace) -> Vec<Bug> {
 
 /// As `norns predict` asks: of the pairs that are near each other those that no lock and no order
 /// rules out, spread over the trace.
-fn near_pairs(trace: &Trace) -> Vec<Bug> {
+fn near_pairs(trace: &Trace, count: usize) -> Vec<Bug> {
     let model = Model::new(trace, Meaning::Optimistic);
     let index = Index::of(&model);
     let mut found = BTreeSet::new();
@@ -178,7 +179,7 @@ fn near_pairs(trace: &Trace) -> Vec<Bug> {
             found.insert((one.min(other), one.max(other)));
         }
     });
-    bugs(spread(found, QUESTIONS))
+    bugs(spread(found, count))
 }
 
 /// At most so many, the same distance from each other.
@@ -204,8 +205,8 @@ fn questions(row: Row, set: &str, trace: &Trace, engine: &Engine<'_>) -> (Vec<Bu
             let (pairs, counts) = engine.race_candidates(1_000_000);
             (bugs(spread(pairs, shape.asked.max(10))), counts)
         }
-        Row::Large { .. } if set == "pairs" => (any_pairs(trace), Counts::default()),
-        Row::Large { .. } => (near_pairs(trace), Counts::default()),
+        Row::Large { .. } if set == "pairs" => (any_pairs(trace, QUESTIONS), Counts::default()),
+        Row::Large { .. } => (near_pairs(trace, QUESTIONS), Counts::default()),
     }
 }
 
@@ -237,9 +238,13 @@ impl Watch {
 }
 
 fn peak_mib() -> u64 {
+    memory_mib("VmHWM")
+}
+
+fn memory_mib(which: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
-    let line = text.lines().find(|line| line.starts_with("VmHWM"));
-    let line = line.expect("the peak is there");
+    let line = text.lines().find(|line| line.starts_with(which));
+    let line = line.expect("it is there");
     let kib = line.split_whitespace().nth(1);
     kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
@@ -313,6 +318,34 @@ fn ours(row: Row, set: &str) {
     );
 }
 
+/// Many questions to one engine: time and memory as their number grows. Half of them are random
+/// pairs, half candidates.
+fn many(row: Row, count: usize) {
+    let trace = row.trace();
+    let mut bugs = near_pairs(&trace, count / 2);
+    bugs.extend(any_pairs(&trace, count - bugs.len()));
+    // Mixed, so that neither kind comes first.
+    let mut random = Random::new(5);
+    for i in (1..bugs.len()).rev() {
+        bugs.swap(i, random.below(i + 1));
+    }
+    let mut engine = Engine::new(&trace, row.reads());
+    engine.budget = BUDGET;
+    let watch = Watch::start();
+    let mut undecided = 0;
+    for (i, bug) in bugs.iter().enumerate() {
+        undecided += usize::from(engine.decide(bug) == Answer::Undecided);
+        if (i + 1) % 100 == 0 {
+            println!(
+                "{{\"asked\": {}, \"seconds\": {:.4}, \"mib\": {}, \"undecided\": {undecided}}}",
+                i + 1,
+                watch.seconds(),
+                memory_mib("VmRSS")
+            );
+        }
+    }
+}
+
 #[cfg(feature = "z3")]
 fn z3(row: Row, set: &str) {
     use norns_order::reference::{Reference, Z3};
@@ -368,6 +401,7 @@ fn main() {
         }
         ["ours", number, set] => ours(row(number), set),
         ["z3", number, set] => z3(row(number), set),
-        _ => panic!("order_bench rows | ours ROW SET | z3 ROW SET"),
+        ["many", number, count] => many(row(number), count.parse().expect("a number")),
+        _ => panic!("order_bench rows | ours ROW SET | z3 ROW SET | many ROW QUESTIONS"),
     }
 }
