@@ -9,7 +9,7 @@ use norns_model::Model;
 use norns_order::Node;
 use norns_trace::EventIndex;
 
-use super::frame::Sight;
+use super::frame::{Part, Sight};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ByThread {
@@ -35,6 +35,24 @@ impl ByThread {
                 .map(|chain| chain.iter().map(|&(_, node)| node).collect())
                 .collect(),
         }
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
+        self.chains.iter().flatten().copied()
+    }
+
+    /// The node, if there is only one.
+    pub fn only(&self) -> Option<Node> {
+        let mut nodes = self.nodes();
+        nodes.next().filter(|_| nodes.next().is_none())
+    }
+
+    /// Parts of a clause: one of these has to come between the two points, where none is now.
+    pub fn between(&self, sight: &Sight<'_>, low: Node, high: Node) -> impl Iterator<Item = Part> {
+        let early = self.last_before(sight, low);
+        let late = self.first_after(sight, high);
+        let early = early.map(move |node| Part::Before(low, node));
+        early.chain(late.map(move |node| Part::Before(node, high)))
     }
 
     /// Of each thread the first node behind `point`.

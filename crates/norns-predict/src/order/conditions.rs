@@ -221,10 +221,7 @@ impl Condition {
         let later = self.signals_by_thread.first_after(sight, to);
         parts.extend(later.map(|signal| Part::Before(signal, to)));
         for (unlock, wait) in nodes() {
-            let earlier = self.broadcasts_by_thread.last_before(sight, unlock);
-            parts.extend(earlier.map(|broadcast| Part::Before(unlock, broadcast)));
-            let later = self.broadcasts_by_thread.first_after(sight, wait);
-            parts.extend(later.map(|broadcast| Part::Before(broadcast, wait)));
+            parts.extend(self.broadcasts_by_thread.between(sight, unlock, wait));
         }
         // Of the waits of one thread the first is the one that can begin earlier, and the last
         // the one that can end later.

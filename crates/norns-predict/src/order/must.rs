@@ -26,6 +26,7 @@ use norns_order::Node;
 use norns_trace::{EventIndex, Op};
 use rustc_hash::FxHashMap;
 
+use super::by_thread::ByThread;
 use super::clocks::Clocks;
 use super::conditions::Condition;
 use super::frame::node;
@@ -36,7 +37,7 @@ use super::registers::Register;
 const SWEEPS: usize = 50;
 
 /// Positions of events in their threads, by thread.
-type ByThread<T> = Vec<(usize, Vec<T>)>;
+type Positions<T> = Vec<(usize, Vec<T>)>;
 
 /// An event needs one of some others.
 struct Need {
@@ -82,15 +83,15 @@ pub(super) struct Must<'m, 't> {
     /// Sorted by event.
     needs: Vec<Need>,
     /// The positions of the events that give something.
-    gifts: Vec<ByThread<u32>>,
+    gifts: Vec<Positions<u32>>,
     /// For every register the accesses: position, and the value that is there after it.
-    left: Vec<ByThread<(u32, u32)>>,
+    left: Vec<Positions<(u32, u32)>>,
     /// For every event the sections that it is in: a number in `inside`.
     place: Vec<u32>,
     inside: Vec<Vec<Inside>>,
 }
 
-fn push<T>(list: &mut ByThread<T>, thread: usize, item: T) {
+fn push<T>(list: &mut Positions<T>, thread: usize, item: T) {
     match list.iter_mut().find(|(other, _)| *other == thread) {
         Some((_, items)) => items.push(item),
         None => list.push((thread, vec![item])),
@@ -186,7 +187,7 @@ impl<'m, 't> Must<'m, 't> {
     pub fn add_register(&mut self, register: &Register) {
         let model = self.model;
         let number = self.left.len() as u32;
-        let mut left: ByThread<(u32, u32)> = Vec::new();
+        let mut left: Positions<(u32, u32)> = Vec::new();
         let mut gift_of: FxHashMap<u32, u32> = FxHashMap::default();
         let mut last: FxHashMap<usize, (EventIndex, u32)> = FxHashMap::default();
         let of_branches = !register.always_counts();
@@ -198,8 +199,12 @@ impl<'m, 't> Must<'m, 't> {
                 && before.map_or(register.initial, |(_, value)| value) != value
             {
                 let gift = *gift_of.entry(value).or_insert_with(|| {
-                    let mut gift: ByThread<u32> = Vec::new();
-                    for &source in register.sources(value).iter().flatten() {
+                    let mut gift: Positions<u32> = Vec::new();
+                    for source in register
+                        .sources(value)
+                        .into_iter()
+                        .flat_map(ByThread::nodes)
+                    {
                         let source = EventIndex(source.0);
                         let thread = model.thread_of(source).index();
                         push(&mut gift, thread, model.position[source.index()]);
@@ -229,7 +234,7 @@ impl<'m, 't> Must<'m, 't> {
 
     /// Waits need a signal or a broadcast.
     pub fn add_condition(&mut self, condition: &Condition) {
-        let mut gift: ByThread<u32> = Vec::new();
+        let mut gift: Positions<u32> = Vec::new();
         for waker in condition.wakers() {
             let waker = EventIndex(waker.0);
             let thread = self.model.thread_of(waker).index();

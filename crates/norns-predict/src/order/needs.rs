@@ -18,6 +18,7 @@ use norns_order::{Formula, Literal, Node};
 use norns_trace::{EventIndex, Op};
 use std::cell::RefCell;
 
+use super::by_thread::ByThread;
 use super::frame::{Frame, Part, Sight, node};
 
 pub(super) struct Needs {
@@ -179,7 +180,7 @@ impl Needs {
         &self,
         sight: &Sight<'_>,
         (read, write): (Node, Node),
-        writes: &[Vec<Node>],
+        writes: &ByThread,
         earlier: Node,
         formula: &mut Formula,
     ) {
@@ -187,19 +188,8 @@ impl Needs {
             return;
         };
         let mut parts = vec![Part::Literal(literal), Part::Before(read, write)];
-        // Or another write stands between them: of each thread the last that is too early now, or
-        // the first that is too late, is between when any is.
-        for nodes in writes {
-            let early = nodes.partition_point(|&other| sight.is_before(other, write));
-            let own = |node: &&Node| **node == write || **node == read;
-            let late = early + nodes[early..].iter().take_while(own).count();
-            if let Some(&other) = early.checked_sub(1).map(|k| &nodes[k]) {
-                parts.push(Part::Before(write, other));
-            }
-            if let Some(&other) = nodes.get(late) {
-                parts.push(Part::Before(other, read));
-            }
-        }
+        // Or another write stands between them.
+        parts.extend(writes.between(sight, write, read));
         parts.push(Part::Literal(!self.literal(read, formula)));
         sight.frame.clause(formula, parts);
     }

@@ -228,13 +228,15 @@ fn register_supplies(
     let mut needs: Vec<(u32, Positions<'_, '_>)> = needs.into_iter().collect();
     needs.sort_unstable_by_key(|(value, _)| *value);
     for (value, positions) in needs {
-        let sources = register.sources(value);
+        let Some(sources) = register.sources(value) else {
+            continue;
+        };
         // Of a single writer must-happen-before knows more.
-        if sources.iter().map(Vec::len).sum::<usize>() < 2 {
+        if sources.only().is_some() {
             continue;
         }
         let mut gives = Positions::new(model);
-        for &source in sources.iter().flatten() {
+        for source in sources.nodes() {
             gives.push(event(source));
         }
         supplies.push(Supply {

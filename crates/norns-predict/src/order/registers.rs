@@ -16,6 +16,7 @@ use norns_order::{Formula, Node};
 use norns_trace::{EventIndex, Op};
 use rustc_hash::FxHashMap;
 
+use super::by_thread::ByThread;
 use super::frame::{Frame, Part, Sight, prefer_observed};
 use super::needs::Needs;
 use super::run::NOBODY;
@@ -30,10 +31,10 @@ pub(super) struct Access {
 pub(super) struct Register {
     pub accesses: Vec<Access>,
     pub initial: u32,
-    /// The accesses that write, by thread and in the order of the thread.
-    writes: Vec<Vec<Node>>,
-    /// For every value the accesses that write it, by thread and in the order of the thread.
-    sources: FxHashMap<u32, Vec<Vec<Node>>>,
+    /// The accesses that write.
+    writes: ByThread,
+    /// For every value the accesses that write it.
+    sources: FxHashMap<u32, ByThread>,
     /// Where branches say which reads count; `None`: all that take place.
     needs: Option<std::rc::Rc<Needs>>,
 }
@@ -221,21 +222,17 @@ pub(super) fn onces(model: &Model<'_>) -> Vec<Register> {
 
 impl Register {
     fn new(model: &Model<'_>, accesses: Vec<Access>, initial: u32) -> Self {
-        let thread = |node: Node| model.thread_of(EventIndex(node.0));
-        let mut sources: FxHashMap<u32, Vec<Vec<Node>>> = FxHashMap::default();
-        let mut writes = Vec::new();
+        let mut of_value: FxHashMap<u32, Vec<Node>> = FxHashMap::default();
         for access in &accesses {
-            let Some(value) = access.writes else { continue };
-            for threads in [sources.entry(value).or_default(), &mut writes] {
-                let own = threads
-                    .iter_mut()
-                    .find(|nodes| thread(nodes[0]) == thread(access.node));
-                match own {
-                    Some(nodes) => nodes.push(access.node),
-                    None => threads.push(vec![access.node]),
-                }
+            if let Some(value) = access.writes {
+                of_value.entry(value).or_default().push(access.node);
             }
         }
+        let writes = ByThread::new(of_value.values().flatten().copied(), model);
+        let sources = of_value.into_iter();
+        let sources = sources
+            .map(|(value, nodes)| (value, ByThread::new(nodes, model)))
+            .collect();
         Register {
             accesses,
             initial,
@@ -249,9 +246,9 @@ impl Register {
         self.needs = Some(needs);
     }
 
-    /// The accesses that write this value, by thread.
-    pub fn sources(&self, value: u32) -> &[Vec<Node>] {
-        self.sources.get(&value).map_or(&[], Vec::as_slice)
+    /// The accesses that write this value; `None` when there are none.
+    pub fn sources(&self, value: u32) -> Option<&ByThread> {
+        self.sources.get(&value)
     }
 
     /// Writer and reader, for reads that can see one write only. Not in branch mode, where a read
@@ -259,12 +256,7 @@ impl Register {
     pub fn only_writers(&self) -> impl Iterator<Item = (Node, Node)> + '_ {
         self.accesses.iter().filter_map(|access| {
             let value = access.needs?;
-            let [thread] = self.sources(value) else {
-                return None;
-            };
-            let [writer] = thread[..] else {
-                return None;
-            };
+            let writer = self.sources(value)?.only()?;
             let only = self.needs.is_none() && value != self.initial;
             (only && writer < access.node).then_some((writer, access.node))
         })
@@ -282,20 +274,11 @@ impl Register {
     fn refuse(&self, sight: &Sight<'_>, read: &Access, seen: Node, formula: &mut Formula) {
         let released = self.released(read.node, formula);
         let value = read.needs.expect("only reads are refused");
-        // A right write has to come between the wrong one and the read. Of each thread the last
-        // that is too early now, or the first that is too late, has to move: if another does, so
-        // does that one.
-        let mut parts: Vec<Part> = Vec::new();
-        for nodes in self.sources(value) {
-            let early = nodes.partition_point(|&source| sight.is_before(source, seen));
-            let late = early + usize::from(nodes.get(early) == Some(&read.node));
-            if let Some(&source) = early.checked_sub(1).map(|k| &nodes[k]) {
-                parts.push(Part::Before(seen, source));
-            }
-            if let Some(&source) = nodes.get(late) {
-                parts.push(Part::Before(source, read.node));
-            }
-        }
+        // A right write has to come between the wrong one and the read.
+        let sources = self.sources(value).into_iter();
+        let mut parts: Vec<Part> = sources
+            .flat_map(|sources| sources.between(sight, seen, read.node))
+            .collect();
         parts.push(Part::Before(read.node, seen));
         prefer_observed(&mut parts);
         parts.push(released);
@@ -306,12 +289,10 @@ impl Register {
     fn refuse_initial(&self, sight: &Sight<'_>, read: &Access, formula: &mut Formula) {
         let released = self.released(read.node, formula);
         let value = read.needs.expect("only reads are refused");
-        let first = self
-            .sources(value)
-            .iter()
-            .filter_map(|nodes| nodes.iter().find(|&&source| source != read.node));
-        let mut parts: Vec<Part> = first
-            .map(|&source| Part::Before(source, read.node))
+        let sources = self.sources(value).into_iter();
+        let mut parts: Vec<Part> = sources
+            .flat_map(|sources| sources.first_after(sight, read.node))
+            .map(|source| Part::Before(source, read.node))
             .collect();
         prefer_observed(&mut parts);
         parts.push(released);
@@ -344,7 +325,7 @@ impl Register {
     }
 
     /// The accesses that write, by thread.
-    pub fn writes(&self) -> &[Vec<Node>] {
+    pub fn writes(&self) -> &ByThread {
         &self.writes
     }
 
