@@ -20,7 +20,7 @@ use super::reach::Reach;
 use super::registers::{Reads, Register, locations, onces};
 use super::rehearsal::{Sections, Stops, rehearse};
 use super::run::{Objects, Run};
-use super::waiting::{Move, Target, Waiting};
+use super::waiting::{Move, Prospect, Waiting, Way};
 
 /// What a search begins with.
 pub(super) struct Plan {
@@ -32,7 +32,8 @@ pub(super) struct Plan {
 
 /// The budget of `Waiting`.
 const FEW_STATES: usize = 10_000;
-const STATES_PER_EVENT: usize = 4;
+const STATES_PER_EVENT: usize = 40;
+const MOST_STATES: usize = 2_000_000;
 
 pub(super) struct Encoding {
     pub frame: Frame,
@@ -163,16 +164,18 @@ impl Encoding {
         let wish: Vec<u32> = wish.collect();
         let waiting = self.waiting.get_or_init(|| {
             let budget = FEW_STATES + STATES_PER_EVENT * model.trace.events.len();
+            let budget = budget.min(MOST_STATES);
             knows.then(|| Waiting::new(model, clocks, budget))?
         });
-        let waiting = waiting.as_ref().filter(|waiting| !waiting.is_empty());
         let mut rehearsed = None;
         if let Some(waiting) = waiting {
-            if !waiting.allows(model, events) {
-                return None;
+            match waiting.prospect(model, events, [&needed, &limits, &wish]) {
+                Prospect::Impossible => return None,
+                Prospect::Unknown => {}
+                Prospect::Way(way) => {
+                    rehearsed = self.rehearse(model, waiting, &way, &wish, &limits);
+                }
             }
-            let target = waiting.target(model, events, &needed, &limits, &wish)?;
-            rehearsed = self.rehearse(model, waiting, &target, &wish, &limits);
         }
         let early = rehearsed.unwrap_or_else(|| {
             let events = model.trace.events.iter().enumerate();
@@ -186,26 +189,25 @@ impl Encoding {
         })
     }
 
-    /// An order of what takes place on a way to `target`; `None` when the order of the trace is
+    /// An order of what takes place on a way; `None` when the order of the trace is
     /// such a way, or when nothing better is found.
     fn rehearse(
         &self,
         model: &Model<'_>,
         waiting: &Waiting,
-        target: &Target,
+        way: &Way,
         wish: &[u32],
         limits: &[u32],
     ) -> Option<Vec<Node>> {
-        let way = waiting.way(model, target);
         let mut stops = Stops {
             wanted: wish.to_vec(),
             limits: limits.to_vec(),
         };
-        for (t, (least, most)) in waiting.positions(target).enumerate() {
+        for (t, &(least, most)) in way.ranges.iter().enumerate() {
             stops.limits[t] = limits[t].min(most);
             stops.wanted[t] = wish[t].max(least).min(stops.limits[t]);
         }
-        if stops.wanted == wish && follows_the_trace(model, &way) {
+        if stops.wanted == wish && follows_the_trace(model, &way.moves) {
             return None;
         }
         let clocks = &self.frame.clocks;
@@ -226,7 +228,7 @@ impl Encoding {
             }
         }
         let possible = stops.wanted.iter().zip(&stops.limits).all(|(w, l)| w <= l);
-        possible.then(|| rehearse(model, clocks, waiting, sections, &way, &stops))?
+        possible.then(|| rehearse(model, clocks, waiting, sections, &way.moves, &stops))?
     }
 
     /// These events, the end of the schedule, and all others.

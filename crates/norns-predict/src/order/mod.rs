@@ -10,6 +10,7 @@
 //! Nothing leaves the engine that the checker of `norns-model`, and for values and branches
 //! `check`, does not accept.
 
+mod acts;
 mod back_end;
 mod branches;
 mod by_thread;

@@ -136,16 +136,24 @@ enum Rules {
 }
 
 impl Rehearsal<'_, '_> {
-    /// Of the threads that have not come so far and can go on, the one whose next event is the
-    /// first in the trace.
+    /// Of the threads that have not come so far and can go on, one that fails to acquire something,
+    /// else the one whose next event is the first in the trace.
     fn first(&self, stops: &Stops, ends: &[u32], rules: Rules) -> Option<EventIndex> {
         let threads = ends.iter().enumerate();
         let next = threads.filter_map(|(t, &stop)| {
             let position = self.state.positions[t];
             (position < stop).then(|| self.model.threads[t][position as usize])
         });
+        // What fails must find somebody in the way, who may be gone soon.
         let mut next: Vec<EventIndex> = next.collect();
-        next.sort_unstable();
+        next.sort_unstable_by_key(|&event| {
+            let op = self.model.op(event);
+            let fails = matches!(
+                op,
+                Op::FailedLock(_) | Op::FailedReadLock(_) | Op::FailedSemWait(_)
+            );
+            (!fails, event)
+        });
         next.into_iter().find(|&event| {
             self.can(event, rules) && (rules != Rules::Careful || self.may_enter(event, stops))
         })

@@ -1,146 +1,92 @@
 //! Where threads can stand at the same time, by how they wait for each other: a proof of
-//! impossibility by exploring all states of conditions, semaphores and barriers.
+//! impossibility by exploring all states of conditions, semaphores and barriers (`acts`).
 //!
-//! Everything else is left out: a thread is the list of its acts on these objects, a state says
-//! how many each has done. Threads that wait for each other often cannot come far apart, so the
-//! states are few, however long the trace; where they are many, the exploration is given up and
-//! says nothing. It is done once for a trace. A bug is impossible when no state has the threads
-//! of two of its events where these are. (The search of the solver proves the same in far more
-//! steps, one cut of the schedule at a time.)
+//! Threads that wait for each other often cannot come far apart, so the states are few, however
+//! long the trace. They are explored once for a trace; where they are too many, nothing is known
+//! to be impossible. Otherwise a bug is when no state has the threads of its events where these
+//! are. (The search of the solver proves the same in far more steps, one cut of the schedule at a
+//! time.)
 //!
-//! More is allowed than in a schedule: locks are not seen, and a wait on a semaphore that failed
-//! asks for nothing. A wait is done at the moment of the signal that wakes it, and a barrier is
-//! left at the moment when its round is full.
+//! A bug that may be possible gets a way to a state that has it, for a search to begin with: from
+//! all states if they are known, else by a short search from the state that the trace was in when
+//! it came to the first of the bug's events.
 
-use norns_model::{Model, State as ModelState};
-use norns_trace::{EventIndex, ObjectId, Op};
-use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
+use norns_model::Model;
+use norns_trace::EventIndex;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::acts::{Act, Line, Rules, lines};
 use super::clocks::Clocks;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
-    Wait(ObjectId),
-    Signal(ObjectId),
-    Broadcast(ObjectId),
-    /// Adds one to a semaphore.
-    Give(ObjectId),
-    Take(ObjectId),
-    Enter(ObjectId),
-    /// Comes after every entry; at the end of a thread that did not leave, too.
-    Leave(ObjectId),
-}
-
-impl Act {
-    fn object(self) -> ObjectId {
-        match self {
-            Act::Wait(o) | Act::Signal(o) | Act::Broadcast(o) => o,
-            Act::Give(o) | Act::Take(o) | Act::Enter(o) | Act::Leave(o) => o,
-        }
-    }
-
-    /// Whether an act of another thread completes it.
-    fn is_passive(self) -> bool {
-        matches!(self, Act::Wait(_) | Act::Leave(_))
-    }
-
-    fn change(self) -> i64 {
-        match self {
-            Act::Give(_) => 1,
-            Act::Take(_) => -1,
-            _ => 0,
-        }
-    }
-}
-
-/// One thread.
-#[derive(Default)]
-struct Line {
-    acts: Vec<Act>,
-    /// The position of each act in its thread.
-    positions: Vec<u32>,
-    /// For each act other threads and how many acts they must have done before.
-    after: Vec<Vec<(usize, usize)>>,
-    /// What the acts before each act have given to its object, less what they took. By object.
-    given: Vec<(ObjectId, Vec<i64>)>,
-    /// Where the number of acts done stands in a state.
-    shift: u32,
-    mask: u128,
-}
-
-impl Line {
-    fn done(&self, state: u128) -> usize {
-        ((state >> self.shift) & self.mask) as usize
-    }
-
-    fn next(&self, state: u128) -> Option<Act> {
-        self.acts.get(self.done(state)).copied()
-    }
-
-    /// How many acts come before this position.
-    fn count(&self, position: u32) -> usize {
-        self.positions.partition_point(|&other| other < position)
-    }
-
-    fn one_more(&self) -> u128 {
-        1 << self.shift
-    }
-}
-
-/// Sleepers that a broadcast can wake in any combination.
-const MOST_SLEEPERS: usize = 10;
-
-/// One step of the exploration: an event, and the waits that it ends.
+/// One step: an event, and the waits that it ends.
 #[derive(Clone, Debug)]
 pub(super) struct Move {
     pub event: EventIndex,
     pub wakes: Vec<EventIndex>,
 }
 
-/// A state.
-pub(super) struct Target(u32);
+/// How to come to a state.
+pub(super) struct Way {
+    /// Without signals that nobody needs.
+    pub moves: Vec<Move>,
+    /// For each thread between which numbers of events it is then.
+    pub ranges: Vec<(u32, u32)>,
+}
+
+/// What can be said about a bug.
+pub(super) enum Prospect {
+    Impossible,
+    Unknown,
+    Way(Way),
+}
 
 pub(super) struct Waiting {
     lines: Vec<Line>,
-    states: States,
-    /// For two threads, the first with the smaller number, which numbers of acts they can have
-    /// done at the same time: a bit for each.
-    together: Vec<Vec<u64>>,
+    /// The value of each semaphore at the beginning, and the count of each barrier.
+    initial: Vec<i64>,
+    /// The steps of the trace itself, with the state after each.
+    observed: Vec<(EventIndex, u128)>,
+    explored: Option<Explored>,
 }
 
+/// What is asked of a state: of each thread how many acts at least and at most.
+type Ranges = Vec<(usize, usize)>;
+
+/// How many states a search for a way may look at.
+const SHORT_SEARCH: usize = 2000;
+
 impl Waiting {
-    /// `None` when the states are more than `budget`, or the threads too many.
+    /// `None` when no thread makes another wait, or the threads are too many. More than `budget`
+    /// states are not explored.
     pub fn new(model: &Model<'_>, clocks: &Clocks, budget: usize) -> Option<Self> {
         let lines = lines(model, clocks)?;
-        let states = explore(model, &lines, budget)?;
-        let mut together = Vec::new();
-        for (t, one) in lines.iter().enumerate() {
-            for other in &lines[t + 1..] {
-                let columns = other.acts.len() + 1;
-                let bits = (one.acts.len() + 1) * columns;
-                // More than a few per state would be a waste.
-                if bits / 64 > 16 * (budget + 64) {
-                    return None;
-                }
-                let mut table = vec![0u64; bits.div_ceil(64)];
-                for &state in &states.states {
-                    let bit = one.done(state) * columns + other.done(state);
-                    table[bit / 64] |= 1 << (bit % 64);
-                }
-                together.push(table);
-            }
+        if lines.iter().all(|line| line.acts.is_empty()) {
+            return None;
         }
-        Some(Waiting {
+        let start = norns_model::State::initial(model);
+        let objects = (0..model.trace.objects.len()).map(norns_trace::ObjectId::from_index);
+        let mut waiting = Waiting {
             lines,
-            states,
-            together,
-        })
+            initial: objects.map(|o| start.value(o)).collect(),
+            observed: Vec::new(),
+            explored: None,
+        };
+        waiting.observed = waiting.observe(model);
+        waiting.explored = Explored::new(&waiting.lines, &waiting.rules(), budget);
+        Some(waiting)
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.states.states.len() == 1
+    fn rules(&self) -> Rules<'_> {
+        Rules {
+            lines: &self.lines,
+            initial: &self.initial,
+        }
     }
 
+    /// What an event does, when it is one of the acts.
     fn act(&self, model: &Model<'_>, event: EventIndex) -> Option<Act> {
         let line = &self.lines[model.thread_of(event).index()];
         let k = line.positions.binary_search(&model.position[event.index()]);
@@ -151,106 +97,171 @@ impl Waiting {
         matches!(self.act(model, event), Some(Act::Wait(_)))
     }
 
-    /// The state nearest to `wish` (all as numbers of events of each thread) in which the threads
-    /// of `events` are there and all others have done what is `needed` and not more than
-    /// `limits` say. `None` when there is none.
-    pub fn target(
+    /// What can be said about a schedule after which `events` are next, in which each thread has
+    /// done what is `needed` and not more than `limits` say (all as numbers of its events). A
+    /// way leads near to what is wished, if to anything.
+    pub fn prospect(
         &self,
         model: &Model<'_>,
         events: &[EventIndex],
-        needed: &[u32],
-        limits: &[u32],
-        wish: &[u32],
-    ) -> Option<Target> {
-        let mut ranges: Vec<(usize, usize)> = (0..self.lines.len())
-            .map(|t| {
-                let line = &self.lines[t];
-                let all = limits[t] as usize == model.threads[t].len();
-                let most = if all {
-                    line.acts.len()
-                } else {
-                    line.count(limits[t])
-                };
-                (line.count(needed[t]), most)
-            })
-            .collect();
+        [needed, limits, wish]: [&[u32]; 3],
+    ) -> Prospect {
+        let mut ranges: Ranges = Vec::new();
+        for (t, line) in self.lines.iter().enumerate() {
+            let all = limits[t] as usize == model.threads[t].len();
+            let most = if all {
+                line.acts.len()
+            } else {
+                line.count(limits[t])
+            };
+            ranges.push((line.count(needed[t]), most));
+        }
         for &event in events {
             let thread = model.thread_of(event).index();
             let done = self.lines[thread].count(model.position[event.index()]);
             ranges[thread] = (done, done);
         }
-        let wish: Vec<usize> = (0..self.lines.len())
-            .map(|t| {
-                self.lines[t]
-                    .count(wish[t])
-                    .clamp(ranges[t].0, ranges[t].1.max(ranges[t].0))
-            })
-            .collect();
-        let mut best: Option<(usize, u32)> = None;
-        for (number, &state) in self.states.states.iter().enumerate() {
-            let mut distance = 0;
-            let fits = self.lines.iter().enumerate().all(|(t, line)| {
-                let done = line.done(state);
-                distance += done.abs_diff(wish[t]);
-                ranges[t].0 <= done && done <= ranges[t].1
-            });
-            if fits && best.is_none_or(|(least, _)| distance < least) {
-                best = Some((distance, number as u32));
-            }
+        if ranges.iter().any(|(least, most)| least > most) {
+            return Prospect::Impossible;
         }
-        best.map(|(_, number)| Target(number))
+        let counts = self.lines.iter().zip(wish);
+        let wish = counts.zip(&ranges).map(|((line, &wish), &(least, most))| {
+            let count = line.count(wish);
+            count.clamp(least, most)
+        });
+        let wish: Vec<usize> = wish.collect();
+        let states = match &self.explored {
+            Some(explored) if !explored.allows(&self.lines, events, model) => None,
+            Some(explored) => explored
+                .nearest(&self.lines, &ranges, &wish)
+                .map(|target| explored.way(self, model, target)),
+            None => match self.search(events, &ranges) {
+                Some(states) => Some(states),
+                None => return Prospect::Unknown,
+            },
+        };
+        match states {
+            Some(states) => Prospect::Way(self.way(model, &states)),
+            None => Prospect::Impossible,
+        }
     }
 
-    /// For each thread between which numbers of events it is in this state.
-    pub fn positions(&self, target: &Target) -> impl Iterator<Item = (u32, u32)> {
-        let state = self.states.states[target.0 as usize];
-        self.lines.iter().map(move |line| {
-            let done = line.done(state);
+    /// The steps of the trace. A signal wakes the one whose wait ended first.
+    fn observe(&self, model: &Model<'_>) -> Vec<(EventIndex, u128)> {
+        let rules = self.rules();
+        let mut state = 0;
+        let mut observed = Vec::new();
+        let mut next = Vec::new();
+        for i in 0..model.trace.events.len() {
+            let event = EventIndex::from_index(i);
+            let Some(act) = self.act(model, event).filter(|act| !act.is_passive()) else {
+                continue;
+            };
+            let thread = model.thread_of(event).index();
+            next.clear();
+            rules.after(state, thread, &mut next);
+            let natural = next.iter().copied().min_by_key(|&after| {
+                let step = self.step(model, state, after);
+                let unborn = step.wakes.iter().filter(|&&wait| {
+                    let own = &model.threads[model.thread_of(wait).index()];
+                    wait < event || event < own[model.position_of(wait) - 1]
+                });
+                let wakes: u32 = step.wakes.iter().map(|wait| wait.0).sum();
+                let few = match act {
+                    Act::Broadcast(_) => usize::MAX - step.wakes.len(),
+                    _ => usize::from(step.wakes.is_empty()),
+                };
+                (unborn.count(), few, wakes)
+            });
+            let Some(natural) = natural else {
+                // The trace is not quite in order.
+                break;
+            };
+            state = natural;
+            observed.push((event, state));
+        }
+        observed
+    }
+
+    /// States from the beginning to one within the ranges: those of the trace to the first of the
+    /// events, then what a search finds that prefers to come nearer.
+    fn search(&self, events: &[EventIndex], ranges: &Ranges) -> Option<Vec<u128>> {
+        let first = events.iter().min()?;
+        let before = self.observed.partition_point(|(event, _)| event < first);
+        let mut way = vec![0];
+        way.extend(self.observed[..before].iter().map(|&(_, state)| state));
+        let rules = self.rules();
+        let lacking = |state: u128| {
+            let mut lacking = 0;
+            for (line, &(least, most)) in self.lines.iter().zip(ranges) {
+                let done = line.done(state);
+                if done > most {
+                    return None;
+                }
+                lacking += least.saturating_sub(done);
+            }
+            Some(lacking)
+        };
+        let start = way[way.len() - 1];
+        // State, the one before it, how many steps led to it.
+        let mut found: Vec<(u128, u32, u32)> = vec![(start, 0, 0)];
+        let mut known: FxHashSet<u128> = FxHashSet::default();
+        known.insert(start);
+        let mut open = BinaryHeap::new();
+        open.push((Reverse(lacking(start)?), Reverse(0), 0u32));
+        let mut next = Vec::new();
+        while let Some((_, _, number)) = open.pop() {
+            let (state, _, depth) = found[number as usize];
+            if lacking(state) == Some(0) {
+                let mut at = number;
+                let mut steps = Vec::new();
+                while at != 0 {
+                    steps.push(found[at as usize].0);
+                    at = found[at as usize].1;
+                }
+                way.extend(steps.iter().rev());
+                return Some(way);
+            }
+            if found.len() > SHORT_SEARCH {
+                return None;
+            }
+            next.clear();
+            for thread in 0..self.lines.len() {
+                rules.after(state, thread, &mut next);
+            }
+            for &after in &next {
+                if let Some(lacking) = lacking(after)
+                    && known.insert(after)
+                {
+                    let value = Reverse(depth as usize + 1 + 3 * lacking);
+                    open.push((value, Reverse(found.len()), found.len() as u32));
+                    found.push((after, number, depth + 1));
+                }
+            }
+        }
+        None
+    }
+
+    fn way(&self, model: &Model<'_>, states: &[u128]) -> Way {
+        let steps = states.windows(2).map(|s| self.step(model, s[0], s[1]));
+        let needed = steps.filter(|step| {
+            let act = self.act(model, step.event);
+            !step.wakes.is_empty() || !matches!(act, Some(Act::Signal(_) | Act::Broadcast(_)))
+        });
+        let last = states.last().copied().unwrap_or(0);
+        let ranges = self.lines.iter().map(|line| {
+            let done = line.done(last);
             let least = done.checked_sub(1).map_or(0, |k| line.positions[k] + 1);
             (least, line.positions.get(done).copied().unwrap_or(u32::MAX))
-        })
-    }
-
-    /// How to come to a state, as near to the order of the trace as can be seen from behind:
-    /// always from the state whose step came last in the trace. Signals that nobody needs are
-    /// left out.
-    pub fn way(&self, model: &Model<'_>, target: &Target) -> Vec<Move> {
-        let mut way = Vec::new();
-        let mut number = target.0;
-        while number != 0 {
-            let steps = self.states.before(number);
-            let steps = steps.map(|before| (before, self.step(model, before, number)));
-            let best = steps.max_by_key(|(_, step)| {
-                // As if it had woken in the trace whom it wakes.
-                let late = step.wakes.iter().filter(|&&wait| wait < step.event);
-                let distance = step.wakes.iter().map(|w| w.0.abs_diff(step.event.0));
-                let (late, distance) = (late.count(), distance.sum::<u32>());
-                let reverse = std::cmp::Reverse((late, distance));
-                (
-                    step.event,
-                    std::cmp::Reverse(late),
-                    step.wakes.len(),
-                    reverse,
-                )
-            });
-            let (before, step) = best.expect("every state but the first was reached from one");
-            let wakes = matches!(
-                self.act(model, step.event),
-                Some(Act::Signal(_) | Act::Broadcast(_))
-            );
-            if !wakes || !step.wakes.is_empty() {
-                way.push(step);
-            }
-            number = before;
+        });
+        Way {
+            moves: needed.collect(),
+            ranges: ranges.collect(),
         }
-        way.reverse();
-        way
     }
 
     /// What leads from one state to the next.
-    fn step(&self, model: &Model<'_>, before: u32, after: u32) -> Move {
-        let states = &self.states.states;
-        let (before, after) = (states[before as usize], states[after as usize]);
+    fn step(&self, model: &Model<'_>, before: u128, after: u128) -> Move {
         let mut event = None;
         let mut wakes = Vec::new();
         for (line, thread) in self.lines.iter().zip(&model.threads) {
@@ -267,12 +278,92 @@ impl Waiting {
         let event = event.expect("each step has one act that is not passive");
         Move { event, wakes }
     }
+}
 
-    /// Whether these events, of different threads, can all be next.
-    pub fn allows(&self, model: &Model<'_>, events: &[EventIndex]) -> bool {
+/// All states, each as the numbers of acts done by every thread.
+struct Explored {
+    states: Vec<u128>,
+    /// For each state one of the edges that lead to it.
+    last_edge: Vec<u32>,
+    /// The state that an edge comes from, and another edge that leads to the same state.
+    edges: Vec<(u32, u32)>,
+    /// For two threads, the first with the smaller number, which numbers of acts they can have
+    /// done at the same time: a bit for each. Empty when one of them has no acts.
+    together: Vec<Vec<u64>>,
+}
+
+const NONE: u32 = u32::MAX;
+/// After so many states it is asked how many there will be: where the first half of the acts has
+/// led to more than the budget, more is not tried.
+const LOOK_AHEAD: usize = 1 << 13;
+
+impl Explored {
+    /// `None` when there are more than `budget`.
+    fn new(lines: &[Line], rules: &Rules<'_>, budget: usize) -> Option<Self> {
+        let mut known: FxHashMap<u128, u32> = FxHashMap::default();
+        known.insert(0, 0);
+        let mut found = Explored {
+            states: vec![0],
+            last_edge: vec![NONE],
+            edges: Vec::new(),
+            together: Vec::new(),
+        };
+        let all: usize = lines.iter().map(|line| line.acts.len()).sum();
+        let done = |state: u128| lines.iter().map(|line| line.done(state)).sum::<usize>();
+        let mut at = 0;
+        let mut next = Vec::new();
+        while let Some(&state) = found.states.get(at) {
+            next.clear();
+            for thread in 0..lines.len() {
+                if !rules.after(state, thread, &mut next) {
+                    return None;
+                }
+            }
+            for &after in &next {
+                let number = *known.entry(after).or_insert_with(|| {
+                    found.states.push(after);
+                    found.last_edge.push(NONE);
+                    found.states.len() as u32 - 1
+                });
+                let edge = (at as u32, found.last_edge[number as usize]);
+                found.last_edge[number as usize] = found.edges.len() as u32;
+                found.edges.push(edge);
+            }
+            at += 1;
+            let too_many = found.states.len() > budget
+                || at % LOOK_AHEAD == 0 && found.states.len() / 2 > budget * done(state) / all;
+            if too_many {
+                return None;
+            }
+        }
+        for (t, one) in lines.iter().enumerate() {
+            for other in &lines[t + 1..] {
+                if one.acts.is_empty() || other.acts.is_empty() {
+                    found.together.push(Vec::new());
+                    continue;
+                }
+                let columns = other.acts.len() + 1;
+                let bits = (one.acts.len() + 1) * columns;
+                // More than a few per state would be a waste.
+                if bits / 64 > 16 * (budget + 64) {
+                    return None;
+                }
+                let mut table = vec![0u64; bits.div_ceil(64)];
+                for &state in &found.states {
+                    let bit = one.done(state) * columns + other.done(state);
+                    table[bit / 64] |= 1 << (bit % 64);
+                }
+                found.together.push(table);
+            }
+        }
+        Some(found)
+    }
+
+    /// Whether these events, two by two, can be next at the same time.
+    fn allows(&self, lines: &[Line], events: &[EventIndex], model: &Model<'_>) -> bool {
         let place = |&event: &EventIndex| {
             let thread = model.thread_of(event).index();
-            let done = self.lines[thread].count(model.position[event.index()]);
+            let done = lines[thread].count(model.position[event.index()]);
             (thread, done)
         };
         let mut places: Vec<(usize, usize)> = events.iter().map(place).collect();
@@ -280,249 +371,51 @@ impl Waiting {
         let pairs = places.iter().enumerate();
         let mut pairs = pairs.flat_map(|(k, one)| places[k + 1..].iter().map(move |o| (one, o)));
         pairs.all(|(&(t, i), &(s, j))| {
-            let before: usize = (0..t).map(|k| self.lines.len() - 1 - k).sum();
+            let before: usize = (0..t).map(|k| lines.len() - 1 - k).sum();
             let table = &self.together[before + s - t - 1];
-            let bit = i * (self.lines[s].acts.len() + 1) + j;
-            table[bit / 64] & (1 << (bit % 64)) != 0
+            let bit = i * (lines[s].acts.len() + 1) + j;
+            table.is_empty() || table[bit / 64] & (1 << (bit % 64)) != 0
         })
     }
-}
 
-/// `None` when a state does not fit into its number.
-fn lines(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<Line>> {
-    let mut waited_for = vec![false; model.trace.objects.len()];
-    let start = ModelState::initial(model);
-    for thread in &model.threads {
-        let mut taken: FxHashMap<ObjectId, i64> = FxHashMap::default();
-        for &event in thread {
-            match model.op(event) {
-                Op::Wait(o) => waited_for[o.index()] |= model.wait_needs_signal(event),
-                // What a thread gives back itself it uses like a lock.
-                Op::SemWait(o) => {
-                    let taken = taken.entry(o).or_default();
-                    *taken += 1;
-                    waited_for[o.index()] |= *taken > start.value(o);
-                }
-                Op::SemPost(o) => *taken.entry(o).or_default() -= 1,
-                _ => {}
-            }
-        }
-    }
-    let mut lines: Vec<Line> = Vec::new();
-    // For each act the event that it needs to be possible.
-    let mut events: Vec<Vec<EventIndex>> = Vec::new();
-    for thread in &model.threads {
-        let mut line = Line::default();
-        let mut own_events = Vec::new();
-        for (k, &event) in thread.iter().enumerate() {
-            let mut needed = event;
-            let act = match model.op(event) {
-                Op::Wait(o) if model.wait_needs_signal(event) && k > 0 => {
-                    needed = thread[k - 1];
-                    Act::Wait(o)
-                }
-                Op::Signal(o) if waited_for[o.index()] => Act::Signal(o),
-                Op::Broadcast(o) if waited_for[o.index()] => Act::Broadcast(o),
-                Op::SemWait(o) if waited_for[o.index()] => Act::Take(o),
-                Op::SemPost(o) if waited_for[o.index()] => Act::Give(o),
-                Op::BarrierEnter(o) => Act::Enter(o),
-                Op::BarrierExit(o) if line.acts.last() == Some(&Act::Enter(o)) => Act::Leave(o),
-                _ => continue,
-            };
-            line.acts.push(act);
-            line.positions.push(k as u32);
-            own_events.push(needed);
-        }
-        if let (Some(&Act::Enter(o)), Some(&last)) = (line.acts.last(), own_events.last()) {
-            line.acts.push(Act::Leave(o));
-            line.positions.push(thread.len() as u32);
-            own_events.push(last);
-        }
-        // An entry that something else follows than its exit: nobody knows what that means.
-        let unclear = line.acts.windows(2).any(|pair| match pair[0] {
-            Act::Enter(o) => pair[1] != Act::Leave(o),
-            _ => false,
-        });
-        if unclear {
-            return None;
-        }
-        lines.push(line);
-        events.push(own_events);
-    }
-    let mut shift = 0;
-    for line in &mut lines {
-        let bits = usize::BITS - line.acts.len().leading_zeros();
-        line.shift = shift;
-        line.mask = (1u128 << bits) - 1;
-        shift += bits;
-        if shift >= u128::BITS {
-            return None;
-        }
-        for &act in &line.acts {
-            if act.change() != 0 && !line.given.iter().any(|(o, _)| *o == act.object()) {
-                line.given.push((act.object(), vec![0]));
-            }
-        }
-        for &act in &line.acts {
-            for (object, given) in &mut line.given {
-                let change = if act.object() == *object {
-                    act.change()
-                } else {
-                    0
-                };
-                given.push(given[given.len() - 1] + change);
-            }
-        }
-    }
-    for t in 0..lines.len() {
-        let mut before = vec![0; lines.len()];
-        let mut after = Vec::new();
-        for &event in &events[t] {
-            let mut more = Vec::new();
-            for (s, other) in lines.iter().enumerate().filter(|(s, _)| *s != t) {
-                let count = other.count(clocks.known(event, s));
-                if count > before[s] {
-                    before[s] = count;
-                    more.push((s, count));
-                }
-            }
-            after.push(more);
-        }
-        lines[t].after = after;
-    }
-    Some(lines)
-}
-
-/// Which states follow on which.
-struct Rules<'l> {
-    lines: &'l [Line],
-    /// The value of each semaphore at the beginning, and the count of each barrier.
-    initial: Vec<i64>,
-}
-
-impl<'l> Rules<'l> {
-    fn new(model: &Model<'_>, lines: &'l [Line]) -> Self {
-        let start = ModelState::initial(model);
-        let objects = (0..model.trace.objects.len()).map(ObjectId::from_index);
-        Rules {
-            lines,
-            initial: objects.map(|o| start.value(o)).collect(),
-        }
-    }
-
-    fn there(&self, state: u128, object: ObjectId) -> i64 {
-        let given = self.lines.iter().flat_map(|line| {
-            let of_object = line.given.iter().filter(move |(o, _)| *o == object);
-            of_object.map(move |(_, given)| given[line.done(state)])
-        });
-        self.initial[object.index()] + given.sum::<i64>()
-    }
-
-    /// Whether must-happen-before lets the thread do its next act.
-    fn may(&self, state: u128, line: &Line) -> bool {
-        let mut after = line.after[line.done(state)].iter();
-        after.all(|&(s, count)| self.lines[s].done(state) >= count)
-    }
-
-    /// Adds the states that the next act of a thread leads to. Returns whether these are all.
-    fn after(&self, state: u128, thread: usize, next: &mut Vec<u128>) -> bool {
-        let line = &self.lines[thread];
-        let Some(act) = line.next(state) else {
-            return true;
-        };
-        if act.is_passive() || !self.may(state, line) {
-            return true;
-        }
-        let done = state + line.one_more();
-        let sleepers = self.lines.iter().enumerate().filter(|&(s, other)| {
-            s != thread
-                && other.next(state) == Some(Act::Wait(act.object()))
-                && self.may(state, other)
-        });
-        match act {
-            Act::Wait(_) | Act::Leave(_) => {}
-            Act::Give(_) => next.push(done),
-            Act::Take(o) if self.there(state, o) < 1 => {}
-            Act::Take(_) => next.push(done),
-            Act::Enter(o) => {
-                let inside = self
-                    .lines
-                    .iter()
-                    .filter(|l| l.next(done) == Some(Act::Leave(o)));
-                let full = inside.clone().count() as i64 >= self.initial[o.index()];
-                let leave = inside.map(Line::one_more).sum::<u128>();
-                next.push(if full { done + leave } else { done });
-            }
-            // It may be lost: who stands before a wait need not have begun it.
-            Act::Signal(_) => {
-                next.push(done);
-                next.extend(sleepers.map(|(_, other)| done + other.one_more()));
-            }
-            Act::Broadcast(_) => {
-                let first = next.len();
-                next.push(done);
-                for (k, (_, other)) in sleepers.enumerate() {
-                    if k == MOST_SLEEPERS {
-                        return false;
-                    }
-                    for i in first..next.len() {
-                        next.push(next[i] + other.one_more());
-                    }
-                }
-            }
-        }
-        true
-    }
-}
-
-/// The states, each as the numbers of acts done by every thread, and how they follow each other.
-struct States {
-    states: Vec<u128>,
-    /// For each state one of the edges that lead to it.
-    last_edge: Vec<u32>,
-    /// The state that an edge comes from, and another edge that leads to the same state.
-    edges: Vec<(u32, u32)>,
-}
-
-const NONE: u32 = u32::MAX;
-
-fn explore(model: &Model<'_>, lines: &[Line], budget: usize) -> Option<States> {
-    let rules = Rules::new(model, lines);
-    let mut known: FxHashMap<u128, u32> = FxHashMap::default();
-    known.insert(0, 0);
-    let mut found = States {
-        states: vec![0],
-        last_edge: vec![NONE],
-        edges: Vec::new(),
-    };
-    let mut at = 0;
-    let mut next = Vec::new();
-    while let Some(&state) = found.states.get(at) {
-        next.clear();
-        for thread in 0..lines.len() {
-            if !rules.after(state, thread, &mut next) {
-                return None;
-            }
-        }
-        for &after in &next {
-            let number = *known.entry(after).or_insert_with(|| {
-                found.states.push(after);
-                found.last_edge.push(NONE);
-                found.states.len() as u32 - 1
+    /// The state within the ranges that is nearest to what is wished.
+    fn nearest(&self, lines: &[Line], ranges: &Ranges, wish: &[usize]) -> Option<u32> {
+        let mut best: Option<(usize, u32)> = None;
+        for (number, &state) in self.states.iter().enumerate() {
+            let mut distance = 0;
+            let fits = lines.iter().enumerate().all(|(t, line)| {
+                let done = line.done(state);
+                distance += done.abs_diff(wish[t]);
+                ranges[t].0 <= done && done <= ranges[t].1
             });
-            let edge = (at as u32, found.last_edge[number as usize]);
-            found.last_edge[number as usize] = found.edges.len() as u32;
-            found.edges.push(edge);
+            if fits && best.is_none_or(|(least, _)| distance < least) {
+                best = Some((distance, number as u32));
+            }
         }
-        at += 1;
-        if found.states.len() > budget {
-            return None;
-        }
+        best.map(|(_, number)| number)
     }
-    Some(found)
-}
 
-impl States {
+    /// The states on the way to one, as near to the order of the trace as can be seen from
+    /// behind: always from the state whose step came last in the trace.
+    fn way(&self, waiting: &Waiting, model: &Model<'_>, mut target: u32) -> Vec<u128> {
+        let mut way = vec![self.states[target as usize]];
+        while target != 0 {
+            let state = self.states[target as usize];
+            let best = self.before(target).max_by_key(|&before| {
+                let step = waiting.step(model, self.states[before as usize], state);
+                // As if it had woken in the trace whom it wakes.
+                let late = step.wakes.iter().filter(|&&wait| wait < step.event);
+                let distance = step.wakes.iter().map(|w| w.0.abs_diff(step.event.0));
+                let (late, distance) = (Reverse(late.count()), Reverse(distance.sum::<u32>()));
+                (step.event, late, step.wakes.len(), distance)
+            });
+            target = best.expect("every state but the first was reached from one");
+            way.push(self.states[target as usize]);
+        }
+        way.reverse();
+        way
+    }
+
     /// The states from which a step leads to this one.
     fn before(&self, number: u32) -> impl Iterator<Item = u32> {
         let some = |edge: u32| (edge != NONE).then(|| self.edges[edge as usize]);
