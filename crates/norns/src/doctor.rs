@@ -38,6 +38,7 @@ pub fn run(_: Arguments) -> anyhow::Result<ExitCode> {
     checks.extend(compilers(&folder));
     checks.extend([
         debugger(),
+        second_opinion(),
         address_randomisation(),
         tracing_of_children(),
         address_space(),
@@ -314,6 +315,16 @@ fn debugger() -> Check {
             "gdb, to stop a replay just before a bug",
             "sudo apt-get install gdb",
             false,
+        ),
+    }
+}
+
+fn second_opinion() -> Check {
+    match runtime_library::find_program(OsStr::new("z3")) {
+        Some(path) => good("second opinion", path.display().to_string()),
+        None => good(
+            "second opinion",
+            "no z3 on PATH, which norns order --second-opinion needs",
         ),
     }
 }

@@ -20,6 +20,9 @@ const MOST_PAIRS: usize = 1_000_000;
 const MOST_CYCLES: usize = 10_000;
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "Exit status: 0 nothing is possible, 1 something is, 2 an error, or Z3 disagrees."
+)]
 pub struct Arguments {
     /// A trace file, or a text in the STD format of RAPID (FILE.std)
     file: PathBuf,
