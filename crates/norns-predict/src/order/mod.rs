@@ -28,6 +28,7 @@ mod reach;
 mod registers;
 mod rehearsal;
 mod run;
+mod stuck;
 mod waiting;
 
 use norns_model::checker::Checker;
@@ -52,7 +53,14 @@ pub enum Outcome {
     Witness(Witness),
     /// No schedule shows it.
     Impossible,
-    /// The budget was spent; or it is a `Bug::Stuck`, which this engine does not search for.
+    /// The budget was spent; or it is a `Bug::Stuck` and nobody was stuck after the schedule that
+    /// was found.
+    Undecided,
+}
+
+/// Why there is no schedule.
+enum Open {
+    Impossible,
     Undecided,
 }
 
@@ -179,29 +187,48 @@ impl<'t> Engine<'t> {
         }
     }
 
-    /// A schedule that shows this bug: a race or a cycle of locks.
+    /// A schedule that shows this bug.
     pub fn find(&mut self, bug: Bug) -> Outcome {
         let events = events_of(&bug);
         let is_candidate = match &bug {
             Bug::Race { first, second } => self.model.conflict(*first, *second),
             Bug::LockDeadlock { blocked } => self.is_cycle(blocked),
-            // That nothing can end a wait speaks of all continuations, not of one order.
-            Bug::Stuck { .. } => return Outcome::Undecided,
+            Bug::Stuck { .. } => true,
         };
         if !is_candidate || self.is_surely_impossible(&bug) {
             return Outcome::Impossible;
         }
+        if let Bug::Stuck { blocked } = bug {
+            return self.find_stuck(blocked);
+        }
+        match self.schedule(&events, &[]) {
+            Ok(schedule) => {
+                let witness = Witness { schedule, bug };
+                self.check(&witness);
+                Outcome::Witness(witness)
+            }
+            Err(Open::Impossible) => Outcome::Impossible,
+            Err(Open::Undecided) => Outcome::Undecided,
+        }
+    }
+
+    /// A schedule after which all these events are next, and in which each of `earlier` has taken
+    /// place, before the event beside it if there is one.
+    fn schedule(
+        &mut self,
+        events: &[EventIndex],
+        earlier: &[(EventIndex, Option<EventIndex>)],
+    ) -> Result<Vec<EventIndex>, Open> {
         if self.solver.size() > self.memory {
             self.forget();
         }
         let model = &self.model;
-        let mut needed: Vec<EventIndex> = Vec::new();
-        for &event in &events {
+        let mut needed: Vec<EventIndex> = earlier.iter().map(|pair| pair.0).collect();
+        for &event in events {
             needed.extend(needed_next(model, event));
         }
-        let Some(plan) = self.encoding.plan(model, &events, &needed) else {
-            return Outcome::Impossible;
-        };
+        let plan = self.encoding.plan(model, events, &needed);
+        let plan = plan.ok_or(Open::Impossible)?;
         let end = self.encoding.frame.end;
         // The first event that each thread does not reach.
         let beyond = plan.limits.iter().zip(&model.threads);
@@ -213,21 +240,22 @@ impl<'t> Engine<'t> {
         for &event in &needed {
             assumptions.push(self.solver.before(node(event), end));
         }
+        for &(event, latest) in earlier {
+            let latest = latest.filter(|&latest| latest != event);
+            assumptions.extend(latest.map(|l| self.solver.before(node(event), node(l))));
+        }
         let query = Query {
             assumptions,
             start: Some(plan.start),
             conflicts: self.budget,
         };
         match self.solver.solve(&query, &mut self.encoding) {
-            Answer::Unsatisfiable => return Outcome::Impossible,
-            Answer::Undecided => return Outcome::Undecided,
+            Answer::Unsatisfiable => return Err(Open::Impossible),
+            Answer::Undecided => return Err(Open::Undecided),
             Answer::Satisfiable => {}
         }
         let nodes = self.solver.order().nodes().take_while(|&node| node != end);
-        let schedule = nodes.map(|node| EventIndex(node.0)).collect();
-        let witness = Witness { schedule, bug };
-        self.check(&witness);
-        Outcome::Witness(witness)
+        Ok(nodes.map(|node| EventIndex(node.0)).collect())
     }
 
     /// Where a wrong answer is worse than a stop.

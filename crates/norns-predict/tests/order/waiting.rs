@@ -2,12 +2,15 @@
 //! and broadcasts on a condition, posts and waits on a semaphore, rounds of a barrier, from
 //! several threads. Those of `random_trace` have too few of each to compete for a signal.
 
-use norns_model::Meaning;
+use std::collections::BTreeSet;
+
 use norns_model::brute_force::enumerate;
 use norns_model::random_trace::Random;
-use norns_predict::order::Reads;
+use norns_model::{Bug, Meaning};
+use norns_predict::order::{Engine, Outcome, Reads};
 use norns_trace::{
-    Access, Event, Object, ObjectId, ObjectKind, Op, Place, PlaceId, Thread, ThreadId, Trace,
+    Access, Event, EventIndex, Object, ObjectId, ObjectKind, Op, Place, PlaceId, Thread, ThreadId,
+    Trace,
 };
 
 use crate::agreement::{Found, check};
@@ -217,6 +220,98 @@ impl Generator {
             _ => {}
         }
     }
+}
+
+/// What is stuck in some schedule is never called impossible, and what is shown is stuck there,
+/// perhaps with others. Returns how much is shown and how much refuted.
+fn check_stuck(
+    trace: &Trace,
+    reads: Reads,
+    possible: &BTreeSet<Vec<EventIndex>>,
+    asked: &BTreeSet<Vec<EventIndex>>,
+    what: &str,
+) -> (usize, usize) {
+    let mut engine = Engine::new(trace, reads);
+    let (mut shown, mut refuted) = (0, 0);
+    for blocked in asked {
+        let outcome = engine.find(Bug::Stuck {
+            blocked: blocked.clone(),
+        });
+        let is_possible = possible.contains(blocked);
+        match outcome {
+            Outcome::Witness(_) => {
+                shown += 1;
+                let among = |set: &Vec<EventIndex>| blocked.iter().all(|event| set.contains(event));
+                assert!(
+                    possible.iter().any(among),
+                    "{what}: {blocked:?} is not stuck anywhere"
+                );
+            }
+            Outcome::Impossible => {
+                refuted += 1;
+                assert!(!is_possible, "{what}: {blocked:?} can be stuck");
+            }
+            Outcome::Undecided => {}
+        }
+    }
+    (shown, refuted)
+}
+
+/// A wake-up that could be lost, but for what the sleeper has read before it went to sleep.
+#[test]
+fn a_lost_wake_up_that_values_forbid() {
+    let trace = norns_model::script::trace(
+        "T1: lock m, read x, unlock m
+         T2: lock m, write x, signal c, unlock m
+         T1: wait c, lock m, unlock m",
+    );
+    let blocked = vec![EventIndex(7)];
+    let ask = |reads| {
+        Engine::new(&trace, reads).find(Bug::Stuck {
+            blocked: blocked.clone(),
+        })
+    };
+    assert!(matches!(ask(Reads::Anything), Outcome::Witness(_)));
+    assert_eq!(ask(Reads::SameWrite), Outcome::Impossible);
+}
+
+#[test]
+fn threads_that_are_stuck() {
+    let (mut asked, mut shown, mut refuted) = (0, 0, 0);
+    for seed in 0..1000 {
+        let trace = generate(
+            seed + 300_000,
+            3 + (seed / 3 % 2) as usize,
+            12 + (seed % 9) as usize,
+        );
+        let what = format!("seed {seed}, stuck");
+        let (Some(optimistic), Some(faithful)) = (
+            enumerate(&trace, Meaning::Optimistic, 10_000),
+            enumerate(&trace, Meaning::Faithful, 10_000),
+        ) else {
+            continue;
+        };
+        // And each event alone that blocks.
+        let mut all = optimistic.stuck.clone();
+        for (i, event) in trace.events.iter().enumerate() {
+            if matches!(event.op, Op::Wait(_) | Op::SemWait(_) | Op::BarrierExit(_)) {
+                all.insert(vec![EventIndex::from_index(i)]);
+            }
+        }
+        for (reads, possible) in [
+            (Reads::Anything, &optimistic.stuck),
+            (Reads::SameWrite, &faithful.stuck),
+        ] {
+            let (s, r) = check_stuck(&trace, reads, possible, &all, &what);
+            asked += all.len();
+            shown += s;
+            refuted += r;
+        }
+    }
+    assert!(
+        asked > 1000 && shown > asked / 6 && refuted > 50,
+        "of {asked}: {shown} shown, {refuted} refuted"
+    );
 }
 
 /// How many events of a trace do this.
