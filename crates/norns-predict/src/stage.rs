@@ -164,6 +164,8 @@ pub struct Prediction {
     /// One witness for every set of places.
     pub deadlocks: Vec<Witness>,
     pub stuck: Vec<Witness>,
+    /// The blocked events of all such waits that were found, of which `stuck` has one for places.
+    pub stuck_sets: Vec<Vec<EventIndex>>,
     /// What synchronisation allows and values forbid, one of each pair or set of places, with the
     /// schedule that they forbid.
     pub refuted: Vec<Witness>,
@@ -828,6 +830,11 @@ impl<'a> Predictor<'a> {
                 accepted.push(self.kept(witness));
             }
         }
+        let sets = accepted.iter().map(|witness| match &witness.bug {
+            Bug::Stuck { blocked } => blocked.clone(),
+            _ => unreachable!("these witnesses are of waits"),
+        });
+        self.found.stuck_sets = sets.collect();
         self.found.stuck = one_for_places(self.model, accepted.into_iter());
     }
 

@@ -58,6 +58,9 @@ pub enum Outcome {
     Undecided,
 }
 
+/// An event that takes place, and before which other one, if it matters.
+type Earlier = (EventIndex, Option<EventIndex>);
+
 /// Why there is no schedule.
 enum Open {
     Impossible,
@@ -193,15 +196,14 @@ impl<'t> Engine<'t> {
         let is_candidate = match &bug {
             Bug::Race { first, second } => self.model.conflict(*first, *second),
             Bug::LockDeadlock { blocked } => self.is_cycle(blocked),
-            Bug::Stuck { .. } => true,
+            Bug::Stuck { blocked } => return self.find_stuck(blocked.clone()),
         };
         if !is_candidate || self.is_surely_impossible(&bug) {
             return Outcome::Impossible;
         }
-        if let Bug::Stuck { blocked } = bug {
-            return self.find_stuck(blocked);
-        }
-        match self.schedule(&events, &[]) {
+        let needed = events.iter().flat_map(|&e| needed_next(&self.model, e));
+        let needed: Vec<Earlier> = needed.map(|event| (event, None)).collect();
+        match self.schedule(&events, &needed) {
             Ok(schedule) => {
                 let witness = Witness { schedule, bug };
                 self.check(&witness);
@@ -212,21 +214,18 @@ impl<'t> Engine<'t> {
         }
     }
 
-    /// A schedule after which all these events are next, and in which each of `earlier` has taken
-    /// place, before the event beside it if there is one.
+    /// A schedule in which `earlier` has taken place and these events, the next ones of their
+    /// threads, have not.
     fn schedule(
         &mut self,
         events: &[EventIndex],
-        earlier: &[(EventIndex, Option<EventIndex>)],
+        earlier: &[Earlier],
     ) -> Result<Vec<EventIndex>, Open> {
         if self.solver.size() > self.memory {
             self.forget();
         }
         let model = &self.model;
-        let mut needed: Vec<EventIndex> = earlier.iter().map(|pair| pair.0).collect();
-        for &event in events {
-            needed.extend(needed_next(model, event));
-        }
+        let needed: Vec<EventIndex> = earlier.iter().map(|pair| pair.0).collect();
         let plan = self.encoding.plan(model, events, &needed);
         let plan = plan.ok_or(Open::Impossible)?;
         let end = self.encoding.frame.end;

@@ -11,7 +11,7 @@
 use norns_model::{Bug, Model, Witness};
 use norns_trace::{EventIndex, ObjectId, Op, ThreadId};
 
-use super::{Engine, Open, Outcome};
+use super::{Earlier, Engine, Open, Outcome};
 
 impl Engine<'_> {
     pub(super) fn find_stuck(&mut self, blocked: Vec<EventIndex>) -> Outcome {
@@ -35,10 +35,15 @@ impl Engine<'_> {
     }
 }
 
-/// Events that have taken place when these are stuck, and before which other event at the latest
-/// (`None`: the end of the schedule).
-fn last_helps(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<(EventIndex, Option<EventIndex>)> {
-    let mut found = Vec::new();
+/// What has taken place when these are stuck.
+fn last_helps(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Earlier> {
+    let previous = |event: EventIndex| {
+        let own = &model.threads[model.thread_of(event).index()];
+        model.position_of(event).checked_sub(1).map(|p| own[p])
+    };
+    // Not what must come before them: that is what a thread that joins another waits for.
+    let entries = blocked.iter().filter_map(|&event| previous(event));
+    let mut found: Vec<Earlier> = entries.map(|entry| (entry, None)).collect();
     let stuck: Vec<ThreadId> = blocked
         .iter()
         .map(|&event| model.thread_of(event))
@@ -51,11 +56,12 @@ fn last_helps(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<(EventIndex, Opt
         events.copied().find(|&event| model.op(event) == op)
     };
     for &event in blocked {
+        if model.needed_before(event).next().is_some() {
+            continue;
+        }
         match model.op(event) {
             Op::Wait(o) if model.wait_needs_signal(event) => {
-                let own = &model.threads[model.thread_of(event).index()];
-                let position = model.position_of(event);
-                let Some(entry) = position.checked_sub(1).map(|p| own[p]) else {
+                let Some(entry) = previous(event) else {
                     continue;
                 };
                 let alone = waiters(model, o).all(|thread| thread == model.thread_of(event));

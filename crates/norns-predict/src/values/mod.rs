@@ -12,8 +12,9 @@
 //! and a detector shows it in the recorded order.
 //!
 //! Refuted means: not by the events of this run. A schedule in which a read sees something else
-//! may take another way through the program, which this run says nothing about. Waits that
-//! nothing ends are not asked about.
+//! may take another way through the program, which this run says nothing about. Of waits that
+//! nothing ends only those are refuted that were found: the search for them may be incomplete, and
+//! says so.
 
 mod happens_before;
 
@@ -48,7 +49,7 @@ enum Sifted {
 
 /// Sorts an optimistic prediction of this trace by what values allow.
 pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
-    if found.races.is_empty() && found.deadlocks.is_empty() {
+    if found.races.is_empty() && found.deadlocks.is_empty() && found.stuck.is_empty() {
         return;
     }
     if let Some(reason) = too_long(trace) {
@@ -133,6 +134,26 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
         };
         keep(witness, sifted, options, found, Kind::Deadlock);
     }
+
+    let sets = std::mem::take(&mut found.stuck_sets);
+    let stuck = std::mem::take(&mut found.stuck);
+    for witness in stuck {
+        let Bug::Stuck { blocked } = &witness.bug else {
+            continue;
+        };
+        let sifted = match solver.find(witness.bug.clone()) {
+            Outcome::Witness(feasible) => Sifted::Feasible(feasible),
+            outcome => {
+                let same = |set: &&Vec<EventIndex>| places(trace, set) == places(trace, blocked);
+                let same: Vec<&Vec<EventIndex>> = sets.iter().filter(same).collect();
+                let all = outcome == Outcome::Impossible && same.len() <= TRIES;
+                let bugs = same.into_iter().filter(|set| *set != blocked).take(TRIES);
+                let bugs = bugs.cloned().map(|blocked| Bug::Stuck { blocked });
+                first_feasible(&mut solver, bugs, all)
+            }
+        };
+        keep(witness, sifted, options, found, Kind::Wait);
+    }
 }
 
 /// Asks about the other candidates of the same places. `all`: if none of these, then none.
@@ -151,6 +172,7 @@ fn first_feasible(solver: &mut Solver, bugs: impl Iterator<Item = Bug>, mut all:
 enum Kind {
     Race,
     Deadlock,
+    Wait,
 }
 
 fn keep(
@@ -163,6 +185,7 @@ fn keep(
     let (kept, counts) = match kind {
         Kind::Race => (&mut found.races, &mut found.race_counts),
         Kind::Deadlock => (&mut found.deadlocks, &mut found.deadlock_counts),
+        Kind::Wait => (&mut found.stuck, &mut found.deadlock_counts),
     };
     match sifted {
         Sifted::Feasible(mut witness) => {

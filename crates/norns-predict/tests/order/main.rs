@@ -5,6 +5,7 @@ mod coverage;
 mod exploration;
 mod kinds;
 mod papers;
+mod stuck;
 mod table_2;
 mod values;
 mod waiting;

@@ -1,0 +1,70 @@
+//! Waits that nothing ends, on small random traces: what enumeration finds is never called
+//! impossible, and what it does not find has no witness.
+
+use std::collections::BTreeSet;
+
+use norns_model::brute_force::enumerate;
+use norns_model::random_trace::{Random, Shape, random_trace};
+use norns_model::{Bug, Meaning};
+use norns_predict::order::{Engine, Outcome, Reads};
+use norns_trace::{EventIndex, Op};
+
+use crate::values::with_values;
+
+#[test]
+fn waits_that_nothing_ends() {
+    let (mut shown, mut refuted, mut open) = (0, 0, 0);
+    for seed in 0..10_000 {
+        let shape = Shape {
+            threads: 2 + (seed % 3) as usize,
+            events: 12 + (seed % 9) as usize,
+            locks: 2,
+            variables: 2,
+            plain: false,
+        };
+        let mut trace = random_trace(seed + 130_000, shape);
+        let enumerated = |meaning| enumerate(&trace, meaning, 20_000).map(|all| all.stuck);
+        let (Some(optimistic), Some(faithful)) = (
+            enumerated(Meaning::Optimistic),
+            enumerated(Meaning::Faithful),
+        ) else {
+            continue;
+        };
+        let events = trace.events.iter().enumerate();
+        let waits = events.filter(|(_, e)| matches!(e.op, Op::Wait(_) | Op::SemWait(_)));
+        let alone = waits.map(|(i, _)| vec![EventIndex::from_index(i)]);
+        let found = optimistic.union(&faithful).cloned();
+        let sets: BTreeSet<Vec<EventIndex>> = found.chain(alone).collect();
+        with_values(&mut trace, &mut Random::new(seed ^ 0x57ac));
+        for reads in [Reads::Anything, Reads::SameWrite, Reads::SameValue] {
+            let mut engine = Engine::new(&trace, reads);
+            for set in &sets {
+                let what = format!("seed {seed}, {reads:?}, {set:?}");
+                let bug = Bug::Stuck {
+                    blocked: set.clone(),
+                };
+                // The same write has the same value.
+                let possible = match reads {
+                    Reads::Anything => optimistic.contains(set),
+                    Reads::SameWrite | Reads::SameValue => faithful.contains(set),
+                };
+                match engine.find(bug) {
+                    Outcome::Impossible => {
+                        assert!(!possible, "{what} is possible");
+                        refuted += 1;
+                    }
+                    Outcome::Witness(_) => {
+                        assert!(
+                            possible || reads == Reads::SameValue,
+                            "{what} is impossible"
+                        );
+                        shown += 1;
+                    }
+                    Outcome::Undecided => open += 1,
+                }
+            }
+        }
+    }
+    println!("waits that nothing ends: {shown} shown, {refuted} refuted, {open} open");
+    assert!(shown > 300 && refuted > 200);
+}
