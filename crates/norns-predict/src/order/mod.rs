@@ -5,7 +5,7 @@
 //! allows each of its operations and every read sees what it saw. What is new here: events after
 //! the bug are not placed at all, deadlocks are a property beside races, branches say which reads
 //! count, all of POSIX threads is covered, and the solver is our own (`norns-order`); Z3 answers
-//! the same questions where a second opinion is wanted (`Engine::formula`).
+//! the same questions where a second opinion is wanted (`Engine::problem`).
 //!
 //! Nothing leaves the engine that the checker of `norns-model`, and for values and branches
 //! `check`, does not accept.
