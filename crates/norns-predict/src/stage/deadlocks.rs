@@ -1,0 +1,248 @@
+//! The stages of deadlocks: cycles of locks, then waits that nothing ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use norns_model::{Bug, Meaning, Model, Witness};
+use norns_trace::{EventIndex, Op};
+use rustc_hash::FxHashMap;
+
+use super::{Counts, Decision, Detail, Engine, Predictor};
+use crate::candidate::lock_cycles;
+use crate::exact::index::Index;
+use crate::exact::projection::Projection;
+use crate::exact::terminal;
+use crate::linear::Options as LinearOptions;
+
+/// Up to this many events every cycle of acquisitions is looked at, not one for each pattern.
+const FEW_EVENTS: usize = 2_000;
+/// Steps of the search for cycles of locks.
+const CYCLE_STEPS: usize = 20_000_000;
+
+impl Predictor<'_> {
+    pub(super) fn deadlocks(&mut self) {
+        let mut counts = Counts::default();
+        let mut cycles: BTreeMap<Vec<EventIndex>, Witness> = BTreeMap::new();
+        if self.model.trace.events.len() > FEW_EVENTS {
+            if self.options.detail > Detail::Places {
+                self.found.not_analysed.push(
+                    "one deadlock is listed for every cycle of threads, locks and places, not one \
+                     for every time that these were reached"
+                        .to_string(),
+                );
+            }
+            self.deadlocks_of_places(&mut counts, &mut cycles);
+        } else {
+            self.all_lock_deadlocks(&mut counts, &mut cycles);
+        }
+        if self.options.detail > Detail::Places {
+            self.found.deadlocked_events = cycles.keys().cloned().collect();
+        }
+        self.found.deadlocks = one_for_places(self.model, cycles.into_values());
+        if self.options.engine != Engine::Linear && can_be_stuck(self.model, &self.index) {
+            self.stuck(&mut counts);
+        }
+        self.found.deadlock_counts = counts;
+    }
+
+    fn all_lock_deadlocks(
+        &mut self,
+        counts: &mut Counts,
+        cycles: &mut BTreeMap<Vec<EventIndex>, Witness>,
+    ) {
+        let (candidates, all) =
+            lock_cycles(self.model, &self.index, &mut counts.filtered, CYCLE_STEPS);
+        if !all {
+            self.found.not_analysed.push(
+                "there are too many ways in which locks could wait for each other to list them \
+                 all: not all cycles of locks were looked at"
+                    .to_string(),
+            );
+        }
+        self.decide_cycles(counts, candidates, cycles);
+    }
+
+    fn decide_cycles(
+        &mut self,
+        counts: &mut Counts,
+        candidates: Vec<Vec<EventIndex>>,
+        cycles: &mut BTreeMap<Vec<EventIndex>, Witness>,
+    ) {
+        for cycle in candidates {
+            let mut sorted = cycle.clone();
+            sorted.sort_unstable();
+            if cycles.contains_key(&sorted) {
+                continue;
+            }
+            let bug = Bug::LockDeadlock {
+                blocked: cycle.clone(),
+            };
+            match self.decide(counts, &cycle, bug) {
+                Decision::Shown(witness) => {
+                    cycles.insert(sorted, self.kept(witness));
+                }
+                Decision::Impossible => {}
+                Decision::Open => self.found.undecided.push(cycle),
+            }
+        }
+    }
+
+    fn deadlocks_of_places(
+        &mut self,
+        counts: &mut Counts,
+        cycles: &mut BTreeMap<Vec<EventIndex>, Witness>,
+    ) {
+        let Some(linear) = &self.linear else {
+            return self.all_lock_deadlocks(counts, cycles);
+        };
+        let report = linear.lock_deadlocks(&LinearOptions::default());
+        for deadlock in &report.deadlocks {
+            counts.candidates += 1;
+            let bug = Bug::LockDeadlock {
+                blocked: deadlock.blocked.clone(),
+            };
+            let witness = Witness {
+                schedule: linear.schedule(&deadlock.plan),
+                bug,
+            };
+            if self.accepts(counts, &witness) {
+                counts.linear += 1;
+                let mut sorted = deadlock.blocked.clone();
+                sorted.sort_unstable();
+                cycles.insert(sorted, self.kept(witness));
+            }
+        }
+        if report.cut {
+            self.found.not_analysed.push(
+                "there are too many ways in which locks could wait for each other to list them \
+                 all: not all cycles of locks were looked at"
+                    .to_string(),
+            );
+        }
+        // An open pattern is decided by its instances; where these are few, by all of them.
+        if !report.open.is_empty() {
+            let (candidates, all) = lock_cycles(
+                self.model,
+                &self.index,
+                &mut counts.filtered,
+                CYCLE_STEPS / 10,
+            );
+            let candidates = if all && candidates.len() <= 64 * report.open.len() {
+                let places = |cycle: &[EventIndex]| -> Vec<_> {
+                    let place = |event: &EventIndex| {
+                        (
+                            self.model.thread_of(*event),
+                            self.model.trace.events[event.index()].place,
+                        )
+                    };
+                    let mut places: Vec<_> = cycle.iter().map(place).collect();
+                    places.sort_unstable();
+                    places
+                };
+                let open: BTreeSet<_> = report.open.iter().map(|cycle| places(cycle)).collect();
+                candidates
+                    .into_iter()
+                    .filter(|cycle| open.contains(&places(cycle)))
+                    .collect()
+            } else {
+                report.open
+            };
+            self.decide_cycles(counts, candidates, cycles);
+        }
+    }
+
+    /// Waits that nothing ends.
+    fn stuck(&mut self, counts: &mut Counts) {
+        let mut budget = self.options.budget.saturating_mul(5);
+        let result = self.last_states(&mut budget);
+        if !result.complete {
+            self.found.not_analysed.push(
+                "the search for waits that nothing ends ran out of its budget: there may be more \
+                 of them"
+                    .to_string(),
+            );
+        }
+        let mut accepted = Vec::new();
+        for witness in result.stuck.into_values() {
+            counts.candidates += 1;
+            let witness = self.shortened(witness);
+            if self.accepts(counts, &witness) {
+                counts.exact += 1;
+                accepted.push(self.kept(witness));
+            }
+        }
+        let sets = accepted.iter().map(|witness| match &witness.bug {
+            Bug::Stuck { blocked } => blocked.clone(),
+            _ => unreachable!("these witnesses are of waits"),
+        });
+        self.found.stuck_sets = sets.collect();
+        self.found.stuck = one_for_places(self.model, accepted.into_iter());
+    }
+
+    /// All deadlocks; in the optimistic meaning by way of what can matter for them.
+    fn last_states(&self, budget: &mut usize) -> terminal::Deadlocks {
+        if self.options.meaning == Meaning::Faithful {
+            return terminal::deadlocks(self.model, &self.index, budget);
+        }
+        let lock_sets = &self.index.lock_sets;
+        let projection = Projection::of(self.model, lock_sets);
+        let small = Model::new(&projection.trace, Meaning::Optimistic);
+        let mut found = terminal::deadlocks(&small, &Index::of(&small), budget);
+        for witness in found.stuck.values_mut() {
+            *witness = projection.restore(self.model, lock_sets, witness);
+        }
+        found
+    }
+
+    /// The shortest beginning of the schedule after which the bug is there.
+    fn shortened(&self, mut witness: Witness) -> Witness {
+        let whole = witness.schedule.clone();
+        let (mut shows_not, mut shows) = (0, whole.len());
+        // What is stuck stays stuck, so the answer changes once.
+        while shows_not < shows {
+            let middle = (shows_not + shows) / 2;
+            witness.schedule = whole[..middle].to_vec();
+            if self.checker.check(&witness).is_ok() {
+                shows = middle;
+            } else {
+                shows_not = middle + 1;
+            }
+        }
+        witness.schedule = whole[..shows].to_vec();
+        witness
+    }
+}
+
+/// Whether there can be a deadlock that is no cycle of locks: something else than locks is waited
+/// for, and a join only counts when a lock is held meanwhile; or a thread may end with a lock.
+fn can_be_stuck(model: &Model, index: &Index) -> bool {
+    let sets = &index.lock_sets;
+    model
+        .trace
+        .events
+        .iter()
+        .enumerate()
+        .any(|(i, event)| match event.op {
+            Op::SemWait(_) | Op::BarrierExit(_) | Op::Wait(_) | Op::OncePass(_) => true,
+            Op::Join(_) | Op::End => !sets.set(sets.before(EventIndex::from_index(i))).is_empty(),
+            _ => false,
+        })
+}
+
+/// Of several witnesses with the same threads' places only the first.
+fn one_for_places(model: &Model, witnesses: impl Iterator<Item = Witness>) -> Vec<Witness> {
+    let mut by_places: FxHashMap<Vec<u32>, Witness> = FxHashMap::default();
+    for witness in witnesses {
+        let (Bug::LockDeadlock { blocked } | Bug::Stuck { blocked }) = &witness.bug else {
+            continue;
+        };
+        let mut places: Vec<u32> = blocked
+            .iter()
+            .map(|event| model.trace.events[event.index()].place.0)
+            .collect();
+        places.sort_unstable();
+        by_places.entry(places).or_insert(witness);
+    }
+    let mut witnesses: Vec<(Vec<u32>, Witness)> = by_places.into_iter().collect();
+    witnesses.sort_by(|a, b| a.0.cmp(&b.0));
+    witnesses.into_iter().map(|(_, witness)| witness).collect()
+}

@@ -1,0 +1,217 @@
+//! The stages: every candidate goes from cheap to dear, and stops where it is decided.
+//!
+//! Filters rule out, near-linear prediction finds, exact search does both within a budget. What
+//! stays open is listed. Budgets are counted in steps, one apart for every candidate, so neither
+//! the order of the candidates nor the speed of the machine changes an answer.
+//!
+//! `options` is the question and the answer, `races` and `deadlocks` what is looked at.
+//!
+//! Everything that is found goes through the independent checker; what it refuses is not
+//! reported, and counted as refused, which is a mistake of the engine that found it.
+
+mod deadlocks;
+mod options;
+mod races;
+
+pub use options::{Counts, Detail, Engine, Options, Prediction, Reductions, usual_meaning};
+pub use races::sides;
+
+use norns_model::checker::Checker;
+use norns_model::segment::{SegmentId, Segments};
+use norns_model::{Bug, Meaning, Model, Witness};
+use norns_trace::{EventIndex, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::exact::index::Index;
+use crate::exact::search::{Outcome, reach};
+use crate::linear::{Linear, Options as LinearOptions};
+use crate::{csp, order, values};
+
+/// The ordering solver looks at traces of at most this many events: its formula grows faster than
+/// the trace.
+const MOST_ORDERED: usize = 20_000;
+
+/// Predicts races and deadlocks.
+pub fn predict(trace: &Trace, options: &Options) -> Prediction {
+    if options.engine == Engine::Csp {
+        return csp::predict_by_csp(trace, options);
+    }
+    let by_values = options.values && matches!(options.engine, Engine::Auto | Engine::Order);
+    if !by_values {
+        return predict_by_order(trace, options);
+    }
+    let optimistic = Options {
+        meaning: Meaning::Optimistic,
+        values: options.engine == Engine::Order,
+        reductions: match options.engine {
+            // Two events of one segment may have seen different values.
+            Engine::Order => Reductions {
+                hybrid: options.reductions.hybrid,
+                ..Reductions::NONE
+            },
+            _ => options.reductions,
+        },
+        longest_kept: usize::MAX,
+        ..*options
+    };
+    let mut found = predict_by_order(trace, &optimistic);
+    if options.engine == Engine::Auto {
+        values::sift(trace, options, &mut found);
+    }
+    found
+}
+
+/// Without values, or with the ordering solver alone.
+fn predict_by_order(trace: &Trace, options: &Options) -> Prediction {
+    let model = Model::new(trace, options.meaning);
+    let mut predictor = Predictor {
+        model: &model,
+        options,
+        budget: options.budget,
+        index: Index::of(&model),
+        linear: matches!(options.engine, Engine::Auto | Engine::Linear)
+            .then(|| Linear::new(&model)),
+        order: None,
+        checker: Checker::new(trace, options.meaning),
+        segments: Segments::of(&model),
+        by_segments: FxHashMap::default(),
+        found: Prediction::default(),
+    };
+    predictor.check_observed_order();
+    if options.races {
+        predictor.races();
+    }
+    if options.deadlocks {
+        predictor.deadlocks();
+    }
+    predictor.found
+}
+
+struct Predictor<'a> {
+    model: &'a Model<'a>,
+    options: &'a Options,
+    /// Steps of exact search for one candidate.
+    budget: usize,
+    index: Index,
+    linear: Option<Linear<'a>>,
+    /// Made when it is first needed.
+    order: Option<order::Engine<'a>>,
+    checker: Checker<'a>,
+    segments: Segments,
+    /// Pairs of segments that were decided: the schedule, or `None` where there is none.
+    by_segments: FxHashMap<(SegmentId, SegmentId), Option<Vec<EventIndex>>>,
+    found: Prediction,
+}
+
+/// What the engines say of one candidate.
+enum Decision {
+    Shown(Witness),
+    Impossible,
+    Open,
+}
+
+impl<'a> Predictor<'a> {
+    /// The rules of the model hold for the trace itself; otherwise something in it is not
+    /// understood, and what is said of it is worth less.
+    fn check_observed_order(&mut self) {
+        let observed: Vec<EventIndex> = (0..self.model.trace.events.len())
+            .map(EventIndex::from_index)
+            .collect();
+        if let Err(refusal) = self.checker.check_schedule(&observed) {
+            self.found.not_analysed.push(format!(
+                "the recorded order is not one that the model allows ({refusal}): what comes \
+                 after that event is analysed with doubt"
+            ));
+        }
+    }
+
+    /// Linear prediction, then exact search; the witness checked.
+    fn decide(&mut self, counts: &mut Counts, goal: &[EventIndex], bug: Bug) -> Decision {
+        counts.candidates += 1;
+        if let Some(linear) = &self.linear {
+            let options = LinearOptions::default();
+            let witness = match &bug {
+                Bug::Race { first, second } => linear.race(*first, *second, &options),
+                Bug::LockDeadlock { blocked } => linear.lock_deadlock(blocked, &options),
+                Bug::Stuck { .. } => None,
+            };
+            if let Some(witness) = witness.filter(|witness| self.accepts(counts, witness)) {
+                counts.linear += 1;
+                return Decision::Shown(witness);
+            }
+        }
+        if let Some(linear) = &self.linear
+            && !matches!(bug, Bug::Stuck { .. })
+            && linear.is_impossible(goal)
+        {
+            counts.impossible += 1;
+            return Decision::Impossible;
+        }
+        if self.options.engine == Engine::Linear {
+            counts.undecided += 1;
+            return Decision::Open;
+        }
+        let mut outcome = Outcome::Undecided;
+        if self.options.engine != Engine::Order {
+            outcome = reach(self.model, &self.index, goal, &mut self.budget.clone());
+        }
+        match outcome {
+            Outcome::Reached(schedule) => {
+                let witness = Witness { schedule, bug };
+                if self.accepts(counts, &witness) {
+                    counts.exact += 1;
+                    return Decision::Shown(witness);
+                }
+            }
+            Outcome::Unreachable => {
+                counts.impossible += 1;
+                return Decision::Impossible;
+            }
+            Outcome::Undecided if self.options.engine == Engine::Exact => {}
+            Outcome::Undecided => match self.ask_solver(bug) {
+                order::Outcome::Witness(witness) if self.accepts(counts, &witness) => {
+                    counts.order += 1;
+                    return Decision::Shown(witness);
+                }
+                order::Outcome::Impossible => {
+                    counts.impossible += 1;
+                    return Decision::Impossible;
+                }
+                _ => {}
+            },
+        }
+        counts.undecided += 1;
+        Decision::Open
+    }
+
+    fn ask_solver(&mut self, bug: Bug) -> order::Outcome {
+        let trace = self.model.trace;
+        if trace.events.len() > MOST_ORDERED {
+            return order::Outcome::Undecided;
+        }
+        let reads = match self.options.meaning {
+            _ if self.options.values => order::Reads::SameValue,
+            Meaning::Optimistic => order::Reads::Anything,
+            Meaning::Faithful => order::Reads::SameWrite,
+        };
+        self.order
+            .get_or_insert_with(|| order::Engine::new(trace, reads))
+            .find(bug)
+    }
+
+    /// The witness as the result keeps it.
+    fn kept(&self, mut witness: Witness) -> Witness {
+        let over = witness
+            .schedule
+            .len()
+            .saturating_sub(self.options.longest_kept);
+        witness.schedule = witness.schedule.split_off(over);
+        witness
+    }
+
+    fn accepts(&self, counts: &mut Counts, witness: &Witness) -> bool {
+        let accepted = self.checker.check(witness).is_ok();
+        counts.refused += usize::from(!accepted);
+        accepted
+    }
+}

@@ -1,0 +1,385 @@
+//! The stages of races: pairs of accesses, or pairs of places with some pairs of accesses for each.
+//!
+//! Pairs of the same two segments share one decision in the optimistic meaning.
+
+use std::collections::BTreeMap;
+
+use norns_model::checker::Checker;
+use norns_model::reduction::redundant_accesses;
+use norns_model::{Bug, Meaning, Model, Witness};
+use norns_trace::EventIndex;
+use rustc_hash::FxHashSet;
+
+use super::{Counts, Decision, Detail, Engine, Predictor};
+use crate::candidate::{Accesses, Filtered, is_ruled_out};
+use crate::linear::{Linear, Options as LinearOptions, Side};
+
+/// Pairs of events that are looked at for two places before these are left open, in a trace with
+/// more pairs than `FEW_PAIRS`.
+const TRIES: usize = 64;
+const FEW_PAIRS: usize = 100_000;
+/// Longer schedules are not kept for other pairs of the same segments.
+const LONGEST_SHARED: usize = 10_000;
+/// In longer traces open accesses are not searched: a search goes over the trace each time.
+const MOST_SEARCHED: usize = 50_000;
+/// All open accesses together may use the budgets of this many candidates.
+const SHARED_BUDGETS: usize = 10;
+/// How many accesses of a location are looked at for a race with an open one.
+const RIVALS_LOOKED_AT: usize = 10_000;
+/// Steps of schedules of racy events that are checked besides those of pairs of places.
+const MOST_CHECKED: usize = 20_000_000;
+/// More conflicting pairs than this are not looked at one by one.
+const MOST_PAIRS: usize = 2_000_000;
+
+impl Predictor<'_> {
+    /// A race, from what is known of the same two segments or from the engines.
+    fn decide_race(
+        &mut self,
+        counts: &mut Counts,
+        first: EventIndex,
+        second: EventIndex,
+    ) -> Decision {
+        let bug = Bug::Race { first, second };
+        let shares =
+            self.options.reductions.same_segments && self.options.meaning == Meaning::Optimistic;
+        let segments = (
+            self.segments.of_event(first),
+            self.segments.of_event(second),
+        );
+        if shares && let Some(known) = self.by_segments.get(&segments) {
+            let witness = match known {
+                None => {
+                    counts.candidates += 1;
+                    counts.filtered.same_segments += 1;
+                    counts.impossible += 1;
+                    return Decision::Impossible;
+                }
+                Some(schedule) => self.moved(schedule, bug.clone(), [first, second]),
+            };
+            if self.checker.check(&witness).is_ok() {
+                counts.candidates += 1;
+                counts.filtered.same_segments += 1;
+                return Decision::Shown(witness);
+            }
+        }
+        let decision = self.decide(counts, &[first, second], bug);
+        if shares {
+            match &decision {
+                Decision::Shown(witness) if witness.schedule.len() <= LONGEST_SHARED => {
+                    self.by_segments
+                        .insert(segments, Some(witness.schedule.clone()));
+                }
+                Decision::Impossible => {
+                    self.by_segments.insert(segments, None);
+                }
+                _ => {}
+            }
+        }
+        decision
+    }
+
+    /// The schedule of another pair of the same segments, with the two threads moved within
+    /// their segments to these events.
+    fn moved(&self, schedule: &[EventIndex], bug: Bug, goal: [EventIndex; 2]) -> Witness {
+        let inside = |event: EventIndex| {
+            goal.iter()
+                .any(|&g| self.segments.of_event(g) == self.segments.of_event(event))
+        };
+        let mut schedule: Vec<EventIndex> = schedule
+            .iter()
+            .copied()
+            .filter(|&event| !inside(event))
+            .collect();
+        for event in goal {
+            let events = &self.model.threads[self.model.thread_of(event).index()];
+            let before = &events[..self.model.position_of(event)];
+            let segment = self.segments.of_event(event);
+            let own = before
+                .iter()
+                .rev()
+                .take_while(|&&e| self.segments.of_event(e) == segment);
+            let start = before.len() - own.count();
+            schedule.extend(&before[start..]);
+        }
+        Witness { schedule, bug }
+    }
+
+    pub(super) fn races(&mut self) {
+        // With every event asked for, none is redundant.
+        let leaves_out = self.options.reductions.redundant && self.options.detail == Detail::Places;
+        let left_out = if leaves_out {
+            redundant_accesses(self.model, &self.segments)
+        } else {
+            Vec::new()
+        };
+        let accesses = Accesses::of(self.model, &left_out);
+        let few = accesses.most_pairs() <= MOST_PAIRS;
+        if self.options.detail == Detail::Events && self.linear.is_some() {
+            self.races_of_places(&accesses);
+        } else if self.options.detail > Detail::Places && few {
+            self.all_pairs(&accesses);
+        } else {
+            if self.options.detail > Detail::Places {
+                self.found.not_analysed.push(format!(
+                    "there are more than {MOST_PAIRS} pairs of conflicting accesses: racy events \
+                     are those that near-linear prediction finds, and pairs are left out"
+                ));
+            }
+            self.races_of_places(&accesses);
+        }
+        let sides = |model: &Model, witness: &Witness| match witness.bug {
+            Bug::Race { first, second } => sides(model, first, second),
+            _ => unreachable!("these witnesses are of races"),
+        };
+        self.found.race_counts.filtered.redundant = left_out.iter().filter(|&&out| out).count();
+        let model = self.model;
+        self.found
+            .races
+            .sort_by_cached_key(|witness| sides(model, witness));
+    }
+
+    /// Every pair of conflicting accesses on its own.
+    fn all_pairs(&mut self, accesses: &Accesses) {
+        let mut counts = Counts::default();
+        let mut pairs = Vec::new();
+        accesses.for_pairs(self.model, |first, second| pairs.push((first, second)));
+        pairs.sort_unstable();
+        let mut shown: FxHashSet<(Side, Side)> = FxHashSet::default();
+        for (first, second) in pairs {
+            let known = self.options.detail == Detail::Events
+                && self.found.racy_events.contains(&second)
+                && shown.contains(&sides(self.model, first, second));
+            let hybrid = self.options.reductions.hybrid;
+            if known
+                || hybrid
+                    && is_ruled_out(self.model, &self.index, &mut counts.filtered, first, second)
+            {
+                continue;
+            }
+            match self.decide_race(&mut counts, first, second) {
+                Decision::Shown(witness) => {
+                    self.found.racy_events.insert(second);
+                    if self.options.detail == Detail::Pairs {
+                        self.found.racy_pairs.insert((first, second));
+                    }
+                    if shown.insert(sides(self.model, first, second)) {
+                        self.found.races.push(self.kept(witness));
+                    }
+                }
+                Decision::Impossible => {}
+                Decision::Open => self.found.undecided.push(vec![first, second]),
+            }
+        }
+        self.found.race_counts = counts;
+    }
+
+    /// One race for each pair of places.
+    fn races_of_places(&mut self, accesses: &Accesses) {
+        let mut counts = Counts::default();
+        let mut shown: FxHashSet<(Side, Side)> = FxHashSet::default();
+        let mut wanted: Option<FxHashSet<(Side, Side)>> = None;
+        let mut open_events = Vec::new();
+        if let Some(linear) = &self.linear {
+            let report = linear.races(&LinearOptions::default());
+            for race in &report.races {
+                counts.candidates += 1;
+                let bug = Bug::Race {
+                    first: race.first,
+                    second: race.second,
+                };
+                let witness = Witness {
+                    schedule: linear.schedule(&race.plan),
+                    bug,
+                };
+                if self.accepts(&mut counts, &witness) {
+                    counts.linear += 1;
+                    shown.insert(race.sides);
+                    self.found.races.push(self.kept(witness));
+                }
+            }
+            if self.options.detail > Detail::Places {
+                let pairs = report.partners.into_iter().zip(report.racy);
+                let racy = accepted_pairs(linear, &self.checker, &mut counts, pairs.collect());
+                self.found.racy_events.extend(racy);
+                open_events = report.open_events;
+            }
+            // In a small trace everything that is not found is looked at, open or not.
+            if accesses.most_pairs() > FEW_PAIRS || self.options.engine == Engine::Linear {
+                wanted = Some(report.open.iter().map(|open| open.sides).collect());
+            }
+        }
+        if self.options.engine == Engine::Linear {
+            let open = wanted.unwrap_or_default();
+            counts.undecided += open.len();
+            self.found.race_counts = counts;
+            return;
+        }
+        self.open_places(accesses, &mut counts, &shown, wanted.as_ref());
+        self.open_events(&mut counts, &open_events);
+        self.found.race_counts = counts;
+    }
+
+    /// Exact search for accesses that near-linear prediction left open.
+    fn open_events(&mut self, counts: &mut Counts, events: &[EventIndex]) {
+        let mut undecided = 0;
+        // They share what a few candidates would have, the same for each of them.
+        let share = SHARED_BUDGETS * self.options.budget / events.len().max(1);
+        self.budget = share.min(self.options.budget);
+        for &second in events {
+            let Some(linear) = &self.linear else { return };
+            if self.found.racy_events.contains(&second) {
+                continue;
+            }
+            if self.model.trace.events.len() > MOST_SEARCHED {
+                undecided += 1;
+                continue;
+            }
+            let (rivals, all) = linear.earlier_rivals(second, RIVALS_LOOKED_AT);
+            let mut inner = Counts::default();
+            let mut open = !all;
+            for first in rivals {
+                match self.decide_race(&mut inner, first, second) {
+                    Decision::Shown(_) => {
+                        self.found.racy_events.insert(second);
+                        open = false;
+                        break;
+                    }
+                    Decision::Impossible => {}
+                    Decision::Open => open = true,
+                }
+            }
+            counts.refused += inner.refused;
+            undecided += usize::from(open);
+        }
+        self.budget = self.options.budget;
+        if undecided > 0 {
+            self.found.not_analysed.push(format!(
+                "{undecided} accesses may race with an earlier one, but no engine could say so \
+                 within its budget: they are not among the racy events"
+            ));
+        }
+    }
+
+    /// Exact search for pairs of places that have no race yet, with a bounded number of pairs of
+    /// events for each.
+    fn open_places(
+        &mut self,
+        accesses: &Accesses,
+        counts: &mut Counts,
+        shown: &FxHashSet<(Side, Side)>,
+        wanted: Option<&FxHashSet<(Side, Side)>>,
+    ) {
+        if wanted.is_some_and(FxHashSet::is_empty) {
+            return;
+        }
+        // For every pair of places some pairs of events, and how many more there are.
+        let mut groups: BTreeMap<(Side, Side), (Vec<(EventIndex, EventIndex)>, usize)> =
+            BTreeMap::new();
+        let mut filtered = Filtered::default();
+        let (model, index) = (self.model, &self.index);
+        let pairs = accesses.most_pairs();
+        let hybrid = self.options.reductions.hybrid;
+        let most_tries = if pairs <= FEW_PAIRS {
+            usize::MAX
+        } else {
+            TRIES
+        };
+        let add = |first: EventIndex, second: EventIndex| {
+            let sides = sides(model, first, second);
+            if shown.contains(&sides) || wanted.is_some_and(|wanted| !wanted.contains(&sides)) {
+                return;
+            }
+            if hybrid && is_ruled_out(model, index, &mut filtered, first, second) {
+                return;
+            }
+            let (tries, more) = groups.entry(sides).or_default();
+            if tries.len() < most_tries {
+                tries.push((first, second));
+            } else {
+                *more += 1;
+            }
+        };
+        let every_pair = pairs <= MOST_PAIRS;
+        if every_pair {
+            accesses.for_pairs(model, add);
+        } else {
+            accesses.for_near_pairs(model, index, add);
+        }
+        counts.filtered = filtered;
+        for (tries, more) in groups.into_values() {
+            let mut inner = Counts::default();
+            let mut open = None;
+            let mut found = None;
+            for (first, second) in tries {
+                match self.decide_race(&mut inner, first, second) {
+                    Decision::Shown(witness) => {
+                        found = Some(witness);
+                        break;
+                    }
+                    Decision::Impossible => {}
+                    Decision::Open => open = open.or(Some(vec![first, second])),
+                }
+            }
+            counts.candidates += 1;
+            counts.refused += inner.refused;
+            match found {
+                Some(witness) => {
+                    counts.linear += inner.linear;
+                    counts.exact += inner.exact;
+                    counts.order += inner.order;
+                    counts.filtered.same_segments += inner.filtered.same_segments;
+                    if let Bug::Race { second, .. } = witness.bug
+                        && self.options.detail > Detail::Places
+                    {
+                        self.found.racy_events.insert(second);
+                    }
+                    self.found.races.push(self.kept(witness));
+                }
+                None if open.is_some() || more > 0 || !every_pair => {
+                    counts.undecided += 1;
+                    self.found.undecided.extend(open);
+                }
+                None => counts.impossible += 1,
+            }
+        }
+    }
+}
+
+/// The later accesses of those pairs that the checker accepts, as far as checking them takes no
+/// more than `MOST_CHECKED` steps; beyond that, one witness for every pair of places is checked.
+fn accepted_pairs(
+    linear: &Linear,
+    checker: &Checker,
+    counts: &mut Counts,
+    pairs: Vec<(EventIndex, EventIndex)>,
+) -> Vec<EventIndex> {
+    let steps: usize = pairs.iter().map(|pair| pair.1.index()).sum();
+    let mut accepted = Vec::with_capacity(pairs.len());
+    for (first, second) in pairs {
+        let refused = steps <= MOST_CHECKED
+            && linear
+                .race(first, second, &LinearOptions::default())
+                .is_none_or(|witness| checker.check(&witness).is_err());
+        counts.refused += usize::from(refused);
+        if !refused {
+            accepted.push(second);
+        }
+    }
+    accepted
+}
+
+/// The two sides of a race, the smaller first.
+pub fn sides(model: &Model, first: EventIndex, second: EventIndex) -> (Side, Side) {
+    let side = |event: EventIndex| {
+        let touch = norns_model::location::Touch::of(model.op(event))
+            .expect("the events of a race are accesses");
+        Side {
+            place: model.trace.events[event.index()].place,
+            writes: touch.writes,
+            atomic: touch.kind == norns_model::location::TouchKind::Atomic,
+            frees: touch.kind == norns_model::location::TouchKind::Free,
+        }
+    };
+    let (one, other) = (side(first), side(second));
+    (one.min(other), one.max(other))
+}
