@@ -1,0 +1,466 @@
+//! From the records of a raw recording to items: names, objects, places, calls.
+//!
+//! Objects are addresses; what is destroyed, initialised again or lies in freed memory is another
+//! object from then on. A robust mutex that its owner held at its end is unlocked just before: the
+//! next owner is told so.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::cursor::Owned;
+use crate::error::Warning;
+use crate::event::{Access, AtomicKind, Event, MemoryOrder, ObjectId, Op, PlaceId, ThreadId};
+use crate::item::{AccessValue, Info, Item, ORDERS};
+use crate::symbolise::Symboliser;
+use crate::trace::{Custom, Object, ObjectKind, Place, Thread};
+use crate::wire::{Code, ended, lost, object};
+
+/// Where threads got their names from.
+pub struct Names<'a> {
+    pub starts: &'a FxHashMap<u32, (u32, u64)>,
+}
+
+/// From records to items.
+pub struct Convert {
+    symboliser: Symboliser,
+    pub warnings: Vec<Warning>,
+    threads: FxHashMap<u32, ThreadId>,
+    names: Vec<String>,
+    /// How many children each thread has forked so far.
+    forks: FxHashMap<u32, u64>,
+    /// How many functions each thread is in.
+    depths: FxHashMap<u32, u64>,
+    places: FxHashMap<u64, PlaceId>,
+    customs: FxHashMap<Vec<u8>, u32>,
+    /// What is at each address now: its kind, and its number once it was used.
+    objects: BTreeMap<u64, (ObjectKind, Option<ObjectId>)>,
+    object_count: usize,
+    globals_seen: FxHashSet<usize>,
+    pub unknown_beginning: FxHashSet<u32>,
+    suspect: bool,
+    /// Robust mutexes that each thread holds: its end releases them.
+    robust: FxHashMap<ThreadId, Vec<ObjectId>>,
+    /// Who holds each lock exclusively, and how often. Only kept when suspect.
+    owners: FxHashMap<ObjectId, (ThreadId, u32)>,
+    alive: FxHashSet<ThreadId>,
+    events: u64,
+    pub stop: bool,
+}
+
+impl Convert {
+    pub fn new(symboliser: Symboliser, suspect: bool, warnings: Vec<Warning>) -> Convert {
+        Convert {
+            symboliser,
+            warnings,
+            threads: FxHashMap::default(),
+            names: Vec::new(),
+            forks: FxHashMap::default(),
+            depths: FxHashMap::default(),
+            places: FxHashMap::default(),
+            customs: FxHashMap::default(),
+            objects: BTreeMap::new(),
+            object_count: 0,
+            globals_seen: FxHashSet::default(),
+            unknown_beginning: FxHashSet::default(),
+            suspect,
+            robust: FxHashMap::default(),
+            owners: FxHashMap::default(),
+            alive: FxHashSet::default(),
+            events: 0,
+            stop: false,
+        }
+    }
+
+    pub fn take(
+        &mut self,
+        number: u32,
+        record: &Owned,
+        value: Option<AccessValue>,
+        names: &Names,
+        out: &mut VecDeque<Item>,
+    ) {
+        let thread = self.thread(number, names, out);
+        let mut times = 1;
+        let op = match record.code {
+            Code::Start if number == 0 => return,
+            Code::Start => Op::Start,
+            Code::End => Op::End,
+            Code::Fork | Code::Join | Code::FailedJoin | Code::Detach => {
+                let other_number = u32::try_from(record.address).unwrap_or(u32::MAX);
+                if record.code == Code::Fork {
+                    *self.forks.entry(number).or_default() += 1;
+                    self.name_child(other_number, number, thread, names, out);
+                }
+                let other = self.thread(other_number, names, out);
+                match record.code {
+                    Code::Fork => Op::Fork(other),
+                    Code::Join => Op::Join(other),
+                    Code::FailedJoin => Op::FailedJoin(other),
+                    _ => Op::Detach(other),
+                }
+            }
+            Code::Read
+            | Code::Write
+            | Code::ReadRange
+            | Code::WriteRange
+            | Code::Allocate
+            | Code::Free => {
+                let size = match record.code {
+                    Code::Read | Code::Write => u64::from(record.detail),
+                    _ => record.operands[0],
+                };
+                let Some(access) = access_of(record, size) else {
+                    return;
+                };
+                match record.code {
+                    Code::Read | Code::ReadRange => {
+                        self.name_memory(access.address, out);
+                        Op::Read(access)
+                    }
+                    Code::Write | Code::WriteRange => {
+                        self.name_memory(access.address, out);
+                        Op::Write(access)
+                    }
+                    Code::Allocate => Op::Allocate(access),
+                    _ => {
+                        self.end_objects(access);
+                        Op::Free(access)
+                    }
+                }
+            }
+            Code::Atomic => {
+                let size = 1 << (record.detail & 7).min(7);
+                if access_of(record, size).is_none() {
+                    return;
+                }
+                self.name_memory(record.address, out);
+                Op::Atomic {
+                    address: record.address,
+                    size: size as u8,
+                    kind: AtomicKind::from_number(record.detail >> 3),
+                    order: order_of(record.detail >> 5),
+                }
+            }
+            Code::Fence => Op::Fence(order_of(record.detail)),
+            Code::Enter => {
+                *self.depths.entry(number).or_default() += 1;
+                Op::Enter
+            }
+            Code::Leave => {
+                // What was entered before the recording began is left without an event.
+                let depth = self.depths.entry(number).or_default();
+                times = record.address.min(*depth);
+                *depth -= times;
+                Op::Leave
+            }
+            Code::Init | Code::Destroy => {
+                let Some(kind) = kind_of(record.detail) else {
+                    return;
+                };
+                self.objects.remove(&record.address);
+                if record.code == Code::Destroy {
+                    return;
+                }
+                self.objects.insert(record.address, (kind, None));
+                let amount = u32::try_from(record.operands[0]).unwrap_or(u32::MAX);
+                match kind {
+                    ObjectKind::Barrier => Op::BarrierInit {
+                        barrier: self.object(record, kind, out),
+                        count: amount,
+                    },
+                    ObjectKind::Semaphore => Op::SemInit {
+                        sem: self.object(record, kind, out),
+                        value: amount,
+                    },
+                    _ => return,
+                }
+            }
+            Code::Custom => Op::Custom(self.custom(&record.bytes, out)),
+            Code::ValueRead | Code::ValueWritten | Code::Turn => return,
+            Code::Lost => {
+                let why = match record.detail {
+                    lost::SIGNAL_HANDLER => "a signal handler interrupted the recorder",
+                    lost::DISK => "the file could not be written",
+                    _ => "the recorder lost them",
+                };
+                self.warnings.push(Warning::Lost {
+                    thread: self.names[thread.index()].clone(),
+                    events: record.operands[0],
+                    why,
+                });
+                return;
+            }
+            Code::ProcessEnd => {
+                let how = match record.detail {
+                    ended::EXIT => "exit",
+                    ended::IMMEDIATE_EXIT => "immediate-exit",
+                    ended::ABORT => "abort",
+                    ended::SIGNAL => "signal",
+                    ended::EXEC => "exec",
+                    _ => "unknown",
+                };
+                out.push_back(info_item(how, vec![record.operands[0].to_string()]));
+                return;
+            }
+            code => {
+                let Some(kind) = kind_of(record.detail) else {
+                    return;
+                };
+                let object = self.object(record, kind, out);
+                if kind == ObjectKind::RobustMutex {
+                    let held = self.robust.entry(thread).or_default();
+                    match code {
+                        Code::Lock => held.push(object),
+                        Code::Unlock => {
+                            if let Some(at) = held.iter().rposition(|&other| other == object) {
+                                held.remove(at);
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+                match Op::on_object(code, object) {
+                    Some(op) => op,
+                    None => return,
+                }
+            }
+        };
+        if let Some(problem) = self.cannot_follow(thread, op) {
+            self.warnings.push(Warning::Inconsistent {
+                events: self.events,
+                problem,
+            });
+            self.stop = true;
+            return;
+        }
+        let place = self.place(record.pc, out);
+        if op == Op::End {
+            for mutex in self
+                .robust
+                .remove(&thread)
+                .unwrap_or_default()
+                .into_iter()
+                .rev()
+            {
+                self.cannot_follow(thread, Op::Unlock(mutex));
+                self.events += 1;
+                let op = Op::Unlock(mutex);
+                out.push_back(Item::Event(Event { thread, place, op }, None));
+            }
+        }
+        for _ in 0..times {
+            self.events += 1;
+            out.push_back(Item::Event(Event { thread, place, op }, value.clone()));
+        }
+        if let Op::Fork(_) = op
+            && self.unknown_beginning.contains(&(record.address as u32))
+        {
+            self.warnings.push(Warning::Inconsistent {
+                events: self.events,
+                problem: format!(
+                    "the beginning of the thread forked at {:#x} is missing",
+                    record.pc
+                ),
+            });
+            self.stop = true;
+        }
+    }
+
+    /// Why this event cannot happen now, when events before it may be missing.
+    fn cannot_follow(&mut self, thread: ThreadId, op: Op) -> Option<String> {
+        if !self.suspect {
+            return None;
+        }
+        match op {
+            Op::Start => {
+                self.alive.insert(thread);
+            }
+            Op::End => {
+                self.alive.remove(&thread);
+            }
+            Op::Join(other) if self.alive.contains(&other) => {
+                return Some(format!(
+                    "{} joins {}, whose end is missing",
+                    self.names[thread.index()],
+                    self.names[other.index()]
+                ));
+            }
+            Op::Lock(object) => {
+                let (owner, depth) = self.owners.entry(object).or_insert((thread, 0));
+                if *owner != thread && *depth > 0 {
+                    return Some(format!(
+                        "{} locks what {} holds",
+                        self.names[thread.index()],
+                        self.names[owner.index()]
+                    ));
+                }
+                *owner = thread;
+                *depth = depth.saturating_add(1);
+            }
+            Op::Unlock(object) => {
+                if let Some((_, depth)) = self.owners.get_mut(&object) {
+                    *depth = depth.saturating_sub(1);
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn thread(&mut self, number: u32, names: &Names, out: &mut VecDeque<Item>) -> ThreadId {
+        if let Some(&thread) = self.threads.get(&number) {
+            return thread;
+        }
+        // Parents have smaller numbers, so this ends; a parent that says otherwise is not believed.
+        let start = names
+            .starts
+            .get(&number)
+            .filter(|(parent, _)| *parent < number);
+        let (name, parent) = match start {
+            Some(&(parent, ordinal)) => {
+                let parent = self.thread(parent, names, out);
+                (
+                    format!("{}.{ordinal}", self.names[parent.index()]),
+                    Some(parent),
+                )
+            }
+            None if number == 0 => ("T0".into(), None),
+            None => (format!("T?{number}"), None),
+        };
+        self.define(number, name, parent, out)
+    }
+
+    /// A child whose own stream does not say so is named by who forked it.
+    fn name_child(
+        &mut self,
+        child: u32,
+        number: u32,
+        parent: ThreadId,
+        names: &Names,
+        out: &mut VecDeque<Item>,
+    ) {
+        if !self.threads.contains_key(&child) && !names.starts.contains_key(&child) {
+            let name = format!("{}.{}", self.names[parent.index()], self.forks[&number]);
+            self.define(child, name, Some(parent), out);
+        }
+    }
+
+    fn define(
+        &mut self,
+        number: u32,
+        name: String,
+        parent: Option<ThreadId>,
+        out: &mut VecDeque<Item>,
+    ) -> ThreadId {
+        let thread = ThreadId::from_index(self.names.len());
+        self.threads.insert(number, thread);
+        self.names.push(name.clone());
+        out.push_back(Item::Thread(Thread { name, parent }));
+        thread
+    }
+
+    fn place(&mut self, pc: u64, out: &mut VecDeque<Item>) -> PlaceId {
+        let next = PlaceId::from_index(self.places.len());
+        *self.places.entry(pc).or_insert_with(|| {
+            let frames = self.symboliser.frames(pc).to_vec();
+            out.push_back(Item::Place(Place { pc, frames }));
+            next
+        })
+    }
+
+    fn object(&mut self, record: &Owned, kind: ObjectKind, out: &mut VecDeque<Item>) -> ObjectId {
+        let entry = self.objects.entry(record.address).or_insert((kind, None));
+        if entry.0 != kind {
+            // Something else was put there without a word: it is another object.
+            *entry = (kind, None);
+        }
+        *entry.1.get_or_insert_with(|| {
+            let object = ObjectId::from_index(self.object_count);
+            self.object_count += 1;
+            let name = self.symboliser.name_of(record.address);
+            out.push_back(Item::Object(Object {
+                kind,
+                address: record.address,
+                name,
+            }));
+            object
+        })
+    }
+
+    fn end_objects(&mut self, block: Access) {
+        let end = block.address + u64::from(block.size);
+        while let Some((&address, _)) = self.objects.range(block.address..end).next() {
+            self.objects.remove(&address);
+        }
+    }
+
+    fn custom(&mut self, bytes: &[u8], out: &mut VecDeque<Item>) -> u32 {
+        let next = self.customs.len() as u32;
+        if let Some(&known) = self.customs.get(bytes) {
+            return known;
+        }
+        let text = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+        let mut parts = text
+            .split(|&byte| byte == 0)
+            .map(|part| String::from_utf8_lossy(part).into_owned());
+        let name = parts.next().unwrap_or_default();
+        out.push_back(Item::Custom(Custom {
+            name,
+            fields: parts.collect(),
+        }));
+        self.customs.insert(bytes.to_vec(), next);
+        next
+    }
+
+    fn name_memory(&mut self, address: u64, out: &mut VecDeque<Item>) {
+        if let Some(global) = self.symboliser.global_at(address)
+            && self.globals_seen.insert(global)
+        {
+            out.push_back(Item::Symbol(self.symboliser.global(global).clone()));
+        }
+    }
+}
+
+/// The bytes of an access; `None` when it is empty. The size of a freed block may be unknown.
+fn access_of(record: &Owned, size: u64) -> Option<Access> {
+    let size = match record.code {
+        Code::Free => size.max(1),
+        _ => size,
+    };
+    let room = u64::MAX - record.address;
+    let size = size.min(room).min(u64::from(u32::MAX)) as u32;
+    (size > 0).then_some(Access {
+        address: record.address,
+        size,
+    })
+}
+
+fn order_of(number: u8) -> MemoryOrder {
+    ORDERS
+        .get(usize::from(number))
+        .map_or(MemoryOrder::SeqCst, |&(_, order)| order)
+}
+
+fn kind_of(detail: u8) -> Option<ObjectKind> {
+    Some(match detail & !object::SHARED {
+        object::MUTEX => ObjectKind::Mutex,
+        object::RECURSIVE_MUTEX => ObjectKind::RecursiveMutex,
+        object::ERROR_CHECKING_MUTEX => ObjectKind::ErrorCheckingMutex,
+        object::ROBUST_MUTEX => ObjectKind::RobustMutex,
+        object::READER_WRITER_LOCK => ObjectKind::ReaderWriterLock,
+        object::SPIN_LOCK => ObjectKind::SpinLock,
+        object::ONCE => ObjectKind::Once,
+        object::CONDITION => ObjectKind::Condition,
+        object::BARRIER => ObjectKind::Barrier,
+        object::SEMAPHORE => ObjectKind::Semaphore,
+        _ => return None,
+    })
+}
+
+pub fn info_item(key: &str, values: Vec<String>) -> Item {
+    Item::Info(Info {
+        key: key.into(),
+        values,
+    })
+}
