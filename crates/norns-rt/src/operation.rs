@@ -2,20 +2,11 @@
 //!
 //! Every synchronisation operation calls `before` with what it is about to do and `after` with
 //! what it did. Both are given a wire code, so that a failed attempt is `after` with the failed
-//! code. A mode may make the thread wait in `before`, or tell it to give up there.
+//! code. A mode may make the thread wait in `before`.
 
 use crate::mode::{Mode, is_controlled, is_serial, mode};
 use crate::wire::Code;
 use crate::{control, record};
-
-/// What a thread may do now.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// Do it for real.
-    Go,
-    /// A try or timed operation fails, without trying.
-    GiveUp,
-}
 
 #[derive(Clone, Copy)]
 pub struct Operation {
@@ -28,7 +19,7 @@ pub struct Operation {
     pub pc: usize,
     /// Count of a barrier, value of a semaphore, size of a block.
     pub value: u64,
-    /// A try or timed operation: `GiveUp` is possible.
+    /// A try or timed operation.
     pub may_fail: bool,
     /// When a timed operation gives up: a clock of the kernel and nanoseconds of it.
     pub deadline: Option<(i32, i64)>,
@@ -89,7 +80,7 @@ impl Operation {
     }
 
     #[inline(always)]
-    pub fn before(&self) -> Turn {
+    pub fn before(&self) {
         if mode() == Mode::Record {
             record::noise::delay();
             if self.releases() {
@@ -101,7 +92,6 @@ impl Operation {
                 record::operation(self.code, self);
             }
         }
-        Turn::Go
     }
 
     /// `happened` is `code`, or its failed form.

@@ -3,7 +3,7 @@
 //! Nothing here sets `errno`, takes a lock or can be interposed. x86-64 Linux only.
 
 use core::arch::asm;
-use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ffi::{c_char, c_int, c_void};
 
 pub const READ: usize = 0;
 pub const WRITE: usize = 1;
@@ -11,18 +11,15 @@ pub const OPEN: usize = 2;
 pub const CLOSE: usize = 3;
 pub const FSTAT: usize = 5;
 pub const MMAP: usize = 9;
-pub const MUNMAP: usize = 11;
 pub const RT_SIGPROCMASK: usize = 14;
 pub const SCHED_YIELD: usize = 24;
 pub const GETPID: usize = 39;
-pub const EXIT: usize = 60;
 pub const FCNTL: usize = 72;
 pub const LSEEK: usize = 8;
 pub const RT_SIGTIMEDWAIT: usize = 128;
 pub const GETTID: usize = 186;
 pub const FUTEX: usize = 202;
 pub const FALLOCATE: usize = 285;
-pub const PRLIMIT64: usize = 302;
 
 pub const ENOSYS: isize = -38;
 pub const EINTR: isize = -4;
@@ -204,5 +201,4 @@ unsafe extern "C" {
     pub fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     pub fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
     pub fn __errno_location() -> *mut c_int;
-    pub fn sysconf(name: c_int) -> c_long;
 }

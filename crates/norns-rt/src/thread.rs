@@ -21,6 +21,8 @@ use crate::{sys, tls};
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub enum Start {
+    /// What zeroed memory says.
+    #[allow(dead_code)]
     Nothing,
     Posix(Routine),
     C11(C11Routine),

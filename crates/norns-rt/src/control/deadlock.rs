@@ -84,7 +84,7 @@ pub fn nobody_runs(state: &State) -> bool {
     let stopped = |thread: &ControlThread| match thread.activity {
         Activity::Ended | Activity::Held | Activity::Blocked { timed: false, .. } => true,
         Activity::Blocked { timed: true, .. } => false,
-        Activity::AtPoint(_) | Activity::Waits => {
+        Activity::AtPoint | Activity::Waits => {
             let is_next = next == thread.scheduled && !thread.runtime.is_null();
             next.is_some() && !is_next
         }

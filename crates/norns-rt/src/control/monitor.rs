@@ -538,7 +538,7 @@ impl Guard {
             spin::comes_to_write(me, None);
         }
         self.finish_access(me);
-        me.activity = Activity::AtPoint(operation);
+        me.activity = Activity::AtPoint;
         self.yield_to_higher(me);
         let turn = loop {
             if self.is_free() {

@@ -87,7 +87,7 @@ impl Guard {
                 thread.number != me.number
                     && !thread.runtime.is_null()
                     && thread.priority > me.priority
-                    && matches!(thread.activity, Activity::Running | Activity::AtPoint(_))
+                    && matches!(thread.activity, Activity::Running | Activity::AtPoint)
             };
             let waits = self.threads().any(|thread| goes_first(thread));
             let Some(priorities) = &mut self.priorities else {

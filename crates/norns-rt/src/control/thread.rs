@@ -88,7 +88,7 @@ pub enum Activity {
     /// Runs the program's own code, or sleeps in something that the runtime does not control.
     Running,
     /// Waits for its turn in the schedule.
-    AtPoint(Operation),
+    AtPoint,
     /// Waits for its turn before an access or the end of the program, or is not yet created.
     Waits,
     /// Cannot go on before another thread does something. `timed` ends by itself.

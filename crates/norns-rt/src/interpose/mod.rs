@@ -20,7 +20,7 @@ use core::ffi::c_int;
 
 use crate::control;
 use crate::mode::{is_controlled, is_serial};
-use crate::operation::{Operation, Turn};
+use crate::operation::Operation;
 use crate::record;
 use crate::wire::Code;
 
@@ -60,10 +60,8 @@ fn acquire(
         }
         return result;
     }
-    let result = match operation.before() {
-        Turn::Go => real(),
-        Turn::GiveUp => gives_up_with,
-    };
+    operation.before();
+    let result = real();
     if result == EOWNERDEAD {
         // Its owner died with the lock: from here on it is like another mutex.
         Operation::new(Code::Init, operation.detail, operation.object, operation.pc)
