@@ -7,10 +7,13 @@
 //! nesting of expressions and of function calls (never along prefixes or chains of operators),
 //! up to `MAX_DEPTH`; callers give it a large stack (`crate::script`).
 
+mod application;
 mod builtins;
 mod closures;
+mod collections;
 mod dots;
 mod machine;
+mod operators;
 mod pattern;
 mod prefix;
 mod process;

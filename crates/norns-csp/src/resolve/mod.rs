@@ -1,0 +1,283 @@
+//! Names to definitions: which binding each name of a script means.
+//!
+//! Modules vanish here: their declarations join those of the script, with qualified names, and
+//! every instance of a module is a copy of it with its parameters bound. A name in a pattern is
+//! a channel or constructor if one of that name is in scope, and a new variable otherwise.
+
+mod bodies;
+mod declarations;
+
+use rustc_hash::FxHashMap;
+
+use crate::builtin::{Builtin, Import};
+use crate::diagnostic::Diagnostic;
+use crate::syntax::ast::*;
+use crate::syntax::source::Span;
+
+type Result<T> = std::result::Result<T, Diagnostic>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DefId(pub u32);
+
+/// One scope's worth of declarations that may use each other: the script, or one `let`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GroupId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefKind {
+    Builtin(Builtin),
+    Function(DeclId),
+    /// Bound by the pattern of a declaration.
+    Value(DeclId),
+    /// A parameter, or bound by a generator or an input.
+    Local,
+    Channel(DeclId),
+    /// The n-th constructor of a datatype.
+    Constructor(DeclId, u32),
+    Datatype(DeclId),
+    Nametype(DeclId),
+    Subtype(DeclId),
+}
+
+#[derive(Clone, Debug)]
+pub struct Def {
+    /// Qualified, as it is shown.
+    pub name: Symbol,
+    pub span: Span,
+    pub kind: DefKind,
+    pub group: Option<GroupId>,
+    /// Bound at the top level or in a module, not in a `let` or as a parameter.
+    pub global: bool,
+}
+
+/// A script whose names are resolved.
+#[derive(Debug)]
+pub struct Resolved {
+    pub ast: Ast,
+    pub defs: Vec<Def>,
+    exprs: Vec<Option<DefId>>,
+    pats: Vec<Option<DefId>>,
+    types: FxHashMap<TypeId, DefId>,
+    /// What each declaration binds: for a datatype its name first, then its constructors.
+    pub binds: FxHashMap<DeclId, Vec<DefId>>,
+    /// The declarations of the script, those of modules and instances among them.
+    pub top: Vec<DeclId>,
+    /// Parameterised modules, only to be type-checked: parameters and declarations.
+    pub templates: Vec<(Pats, Vec<DeclId>)>,
+    /// What the declarations of one group need of each other.
+    pub needs: FxHashMap<DeclId, Vec<DeclId>>,
+    pub annotations: FxHashMap<DefId, DeclId>,
+}
+
+impl Resolved {
+    pub fn expr(&self, id: ExprId) -> Option<DefId> {
+        self.exprs[id.0 as usize]
+    }
+
+    pub fn pat(&self, id: PatId) -> Option<DefId> {
+        self.pats[id.0 as usize]
+    }
+
+    pub fn type_def(&self, id: TypeId) -> Option<DefId> {
+        self.types.get(&id).copied()
+    }
+
+    pub fn def(&self, id: DefId) -> &Def {
+        &self.defs[id.0 as usize]
+    }
+
+    pub fn name(&self, id: DefId) -> &str {
+        self.ast.name(self.def(id).name)
+    }
+
+    /// Whether a pattern variable is a channel or constructor rather than a binder.
+    pub fn is_constructor(&self, id: DefId) -> bool {
+        matches!(
+            self.def(id).kind,
+            DefKind::Channel(_) | DefKind::Constructor(..)
+        )
+    }
+}
+
+pub fn resolve(ast: Ast) -> Result<Resolved> {
+    let mut resolver = Resolver {
+        ast,
+        defs: Vec::new(),
+        exprs: Vec::new(),
+        pats: Vec::new(),
+        types: FxHashMap::default(),
+        binds: FxHashMap::default(),
+        top: Vec::new(),
+        templates: Vec::new(),
+        needs: FxHashMap::default(),
+        annotations: FxHashMap::default(),
+        imports: FxHashMap::default(),
+        scope: FxHashMap::default(),
+        modules: FxHashMap::default(),
+        undo: Vec::new(),
+        marks: Vec::new(),
+        current: Vec::new(),
+        groups: 0,
+        prefix: String::new(),
+        instances: 0,
+    };
+    resolver.declare_builtins();
+    let top = resolver.ast.top.clone();
+    let group = resolver.new_group();
+    let bodies = resolver.declare_all(&top, group, true)?;
+    resolver.bodies(bodies, group)?;
+    resolver.exprs.resize(resolver.ast.expr_count(), None);
+    resolver.pats.resize(resolver.ast.pat_count(), None);
+    Ok(Resolved {
+        ast: resolver.ast,
+        defs: resolver.defs,
+        exprs: resolver.exprs,
+        pats: resolver.pats,
+        types: resolver.types,
+        binds: resolver.binds,
+        top: resolver.top,
+        templates: resolver.templates,
+        needs: resolver.needs,
+        annotations: resolver.annotations,
+    })
+}
+
+#[derive(Clone, Copy)]
+struct ModuleInfo {
+    decl: DeclId,
+}
+
+/// What is left to do once all names of a scope are known.
+enum Body {
+    Decl(DeclId),
+    /// A module or an instance: its own scope, and what is in it.
+    Module {
+        names: Vec<(Symbol, DefId)>,
+        modules: Vec<(Symbol, ModuleInfo)>,
+        bodies: Vec<Body>,
+        prefix: String,
+    },
+    /// A parameterised module by itself.
+    Template(DeclId),
+}
+
+enum Undo {
+    Name(Symbol, Option<DefId>),
+    Module(Symbol, Option<ModuleInfo>),
+}
+
+enum Step {
+    Expr(ExprId),
+    Bind(Vec<PatId>),
+    Enter,
+    Leave,
+    StartDecl(GroupId, DeclId),
+    EndDecl,
+}
+
+struct Resolver {
+    ast: Ast,
+    defs: Vec<Def>,
+    exprs: Vec<Option<DefId>>,
+    pats: Vec<Option<DefId>>,
+    types: FxHashMap<TypeId, DefId>,
+    binds: FxHashMap<DeclId, Vec<DefId>>,
+    top: Vec<DeclId>,
+    templates: Vec<(Pats, Vec<DeclId>)>,
+    needs: FxHashMap<DeclId, Vec<DeclId>>,
+    annotations: FxHashMap<DefId, DeclId>,
+    imports: FxHashMap<&'static str, (DefId, Import)>,
+    scope: FxHashMap<Symbol, DefId>,
+    modules: FxHashMap<Symbol, ModuleInfo>,
+    undo: Vec<Undo>,
+    marks: Vec<usize>,
+    // the declarations that are being resolved, outermost first
+    current: Vec<(GroupId, DeclId)>,
+    groups: u32,
+    // of the module that is being declared, with `::` at its end
+    prefix: String,
+    instances: u32,
+}
+
+const MAX_INSTANCES: u32 = 2000;
+
+impl Resolver {
+    fn new_group(&mut self) -> GroupId {
+        self.groups += 1;
+        GroupId(self.groups - 1)
+    }
+
+    fn new_def(&mut self, name: Symbol, span: Span, kind: DefKind) -> DefId {
+        self.defs.push(Def {
+            name,
+            span,
+            kind,
+            group: None,
+            global: false,
+        });
+        DefId(self.defs.len() as u32 - 1)
+    }
+
+    fn declare_builtins(&mut self) {
+        for &(builtin, name, import) in Builtin::ALL {
+            let symbol = self.ast.names.intern(name);
+            let def = self.new_def(symbol, Span::default(), DefKind::Builtin(builtin));
+            self.defs[def.0 as usize].global = true;
+            if import == Import::Always {
+                self.scope.insert(symbol, def);
+            } else {
+                self.imports.insert(name, (def, import));
+            }
+        }
+    }
+
+    fn bind_name(&mut self, name: Symbol, def: DefId) {
+        let old = self.scope.insert(name, def);
+        self.undo.push(Undo::Name(name, old));
+    }
+
+    fn bind_module(&mut self, name: Symbol, info: ModuleInfo) {
+        let old = self.modules.insert(name, info);
+        self.undo.push(Undo::Module(name, old));
+    }
+
+    fn enter(&mut self) {
+        self.marks.push(self.undo.len());
+    }
+
+    fn leave(&mut self) {
+        let mark = self.marks.pop().expect("every leave has its enter");
+        while self.undo.len() > mark {
+            match self.undo.pop().expect("longer than the mark") {
+                Undo::Name(name, Some(old)) => {
+                    self.scope.insert(name, old);
+                }
+                Undo::Name(name, None) => {
+                    self.scope.remove(&name);
+                }
+                Undo::Module(name, Some(old)) => {
+                    self.modules.insert(name, old);
+                }
+                Undo::Module(name, None) => {
+                    self.modules.remove(&name);
+                }
+            }
+        }
+    }
+
+    // Declarations
+}
+
+/// The declaration that a definition comes from.
+pub fn declaration(kind: DefKind) -> Option<DeclId> {
+    match kind {
+        DefKind::Builtin(_) | DefKind::Local => None,
+        DefKind::Function(decl)
+        | DefKind::Value(decl)
+        | DefKind::Channel(decl)
+        | DefKind::Constructor(decl, _)
+        | DefKind::Datatype(decl)
+        | DefKind::Nametype(decl)
+        | DefKind::Subtype(decl) => Some(decl),
+    }
+}
