@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use norns_model::{Bug, Witness};
-use norns_trace::{Event, EventIndex, ObjectId, Op, ThreadId, Trace};
+use norns_trace::{Event, EventIndex, ObjectId, Op, SourcePlace, ThreadId, Trace};
 
 use crate::describe::{
-    describe, is_of_the_system, is_runtime, memory_name, object_name, origin, place_name,
+    describe, is_of_the_system, is_own, is_runtime, memory_name, object_name, origin, place_name,
     shown_frame,
 };
 use crate::expression::{self, Role};
@@ -528,7 +528,11 @@ fn operation(trace: &Trace, index: EventIndex, sources: Sources) -> Operation {
         origin: memory
             .map(|access| origin(trace, access, index))
             .unwrap_or_default(),
-        file: frame.file,
+        file: if frame.line == 0 && frame.file.is_empty() {
+            place_name(trace, index)
+        } else {
+            frame.file
+        },
         line: frame.line,
         function: frame.function,
     }
@@ -636,24 +640,23 @@ fn snippet(source: Option<&str>, line: u32) -> Vec<SourceLine> {
         .collect()
 }
 
-/// The outermost function of the program in the thread's first place that has one.
+/// The outermost function of the program itself in the thread's first place that has one; where
+/// all is inside the system's headers, the outermost of those.
 fn thread_function(trace: &Trace, thread: ThreadId) -> String {
     if trace.thread(thread).parent.is_none() {
         return String::new();
     }
-    trace
-        .events
-        .iter()
-        .filter(|event| event.thread == thread && event.op != Op::Start)
-        .find_map(|event| {
-            trace
-                .place(event.place)
-                .frames
-                .iter()
-                .rev()
-                .find(|f| !is_runtime(f))
-        })
-        .map(|frame| frame.function.clone())
+    let outermost = |is_it: fn(&SourcePlace) -> bool| {
+        let events = trace.events.iter();
+        let own = events.filter(|event| event.thread == thread && event.op != Op::Start);
+        let mut frames = own.filter_map(|event| {
+            let frames = trace.place(event.place).frames.iter();
+            frames.rev().find(|frame| is_it(frame))
+        });
+        frames.next().map(|frame| frame.function.clone())
+    };
+    outermost(|frame| is_own(frame))
+        .or_else(|| outermost(|frame| !is_runtime(frame)))
         .unwrap_or_default()
 }
 

@@ -317,7 +317,7 @@ fn calling_frame(trace: &Trace, index: EventIndex) -> Option<&SourcePlace> {
     None
 }
 
-fn is_own(frame: &SourcePlace) -> bool {
+pub(crate) fn is_own(frame: &SourcePlace) -> bool {
     frame.line > 0 && !is_of_the_system(frame) && !is_runtime(frame)
 }
 

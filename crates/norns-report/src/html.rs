@@ -116,7 +116,8 @@ fn status_word(status: Status) -> &'static str {
 
 fn place(operation: &Operation) -> String {
     match operation.line {
-        0 => "?".into(),
+        0 if operation.file.is_empty() => "?".into(),
+        0 => operation.file.clone(),
         line => format!("{}:{line}", operation.file),
     }
 }

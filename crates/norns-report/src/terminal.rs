@@ -222,7 +222,8 @@ pub fn show(sketch: &Sketch, style: Style) -> String {
 
 fn show_operation(out: &mut String, number: usize, operation: &Operation, style: Style) {
     let place = match operation.line {
-        0 => "an unknown place".to_string(),
+        0 if operation.file.is_empty() => "an unknown place".to_string(),
+        0 => safe(&operation.file),
         line => format!("{}:{line}", safe(&operation.file)),
     };
     line(

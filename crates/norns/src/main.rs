@@ -88,6 +88,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    end_quietly_when_nobody_reads();
     let result = match cc::called_as_compiler() {
         Some((language, words)) => cc::run(language, words),
         None => arguments().and_then(|arguments| match arguments.command {
@@ -114,9 +115,30 @@ fn main() -> ExitCode {
         }),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        if !is_broken_pipe(&error) {
+            eprintln!("error: {error:#}");
+        }
         ExitCode::from(exit::CANNOT)
     })
+}
+
+/// `norns runs | head`: what is printed by macros panics when the reader has gone. The signal that
+/// ends other programs then is not for us: programs that are checked may close their input early.
+fn end_quietly_when_nobody_reads() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let message = panic.payload_as_str().unwrap_or_default();
+        if message.starts_with("failed printing to stdout: Broken pipe") {
+            std::process::exit(exit::CANNOT.into());
+        }
+        usual(panic);
+    }));
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    let mut causes = causes.map(std::io::Error::kind);
+    causes.any(|kind| kind == std::io::ErrorKind::BrokenPipe)
 }
 
 /// The command line; bad usage ends here.
