@@ -72,13 +72,17 @@ pub fn all_blocked(state: &State) -> bool {
 /// another thread can end: of a library of its own, such as that of C++ for futures.
 fn is_asleep(thread: &ControlThread) -> bool {
     matches!(thread.activity, Activity::Running)
-        && thread.inside == 0
         && !thread.runtime.is_null()
         && kernel::sleeps_on_futex(kernel::id(thread))
+        // In this order: a thread that sleeps before the monitor, which is locked, stays inside.
+        // SAFETY: the field of a block that is never given back.
+        && unsafe { (&raw const thread.inside).read_volatile() } == 0
 }
 
 /// Whether no thread goes on before one that is held does, or the schedule's next step is done.
-/// The kernel is asked about threads that seem to run, so this is a fact, too.
+/// The kernel is asked about threads that seem to run, one after the other: threads that wait for
+/// each other in turn, as for a lock of the C library, can look as if all slept. Who concludes
+/// from it asks again (`ASLEEP_LOOKS`).
 pub fn nobody_runs(state: &State) -> bool {
     let next = state.head().map(|step| step.thread);
     let stopped = |thread: &ControlThread| match thread.activity {
@@ -92,6 +96,10 @@ pub fn nobody_runs(state: &State) -> bool {
     };
     state.threads().all(|thread| stopped(thread)) && !a_signal_could_help()
 }
+
+/// How often nobody must be seen to run, and nanoseconds between two looks.
+pub const ASLEEP_LOOKS: u32 = 4;
+pub const ASLEEP_LOOK: i64 = 20_000_000;
 
 /// Whether a handler of the program could still run and end a wait: signals that a thread only
 /// sends to itself (a fault, an abort) do not count.

@@ -5,7 +5,7 @@
 //! so. That both were there at once is told at the moment at which it is so. A reader that goes
 //! round in a loop while the writer is held may wait for that very write: `spin` finds out.
 
-use super::deadlock::nobody_runs;
+use super::deadlock::{ASLEEP_LOOK, ASLEEP_LOOKS, nobody_runs};
 use super::monitor::{EXIT_HELD, Guard, State, overlap};
 use super::output::tell;
 use super::thread::{Activity, ControlThread};
@@ -209,10 +209,12 @@ impl Guard {
         let mut waited = wait_begins(self);
         let mut cursor = self.cursor();
         let mut loop_watch = LoopWatch::default();
+        let mut asleep = 0;
         let why = loop {
             if self.is_over(me, index) {
                 return;
             }
+            asleep = if nobody_runs(self) { asleep + 1 } else { 0 };
             if self.cursor() != cursor {
                 cursor = self.cursor();
                 waited = wait_begins(self);
@@ -232,7 +234,7 @@ impl Guard {
                 match thread.activity {
                     Activity::Ended => break "ended",
                     Activity::Blocked { timed: false, .. } => break "is-blocked",
-                    Activity::Running if nobody_runs(self) => break "is-asleep",
+                    Activity::Running if asleep >= ASLEEP_LOOKS => break "is-asleep",
                     _ => {}
                 }
                 if self.is_free() && loop_watch.goes_round(thread) {
@@ -250,7 +252,7 @@ impl Guard {
             if waited.is_enough(&HELD_FOR) {
                 break "did-not-come";
             }
-            self.sleep(me, Some(20 * MILLISECOND));
+            self.sleep(me, Some(ASLEEP_LOOK));
         };
         let name = self.holds[other].map_or("?", |hold| self.name(hold.thread));
         tell!("unheld {} {name} {why}", me.path.as_str());

@@ -463,28 +463,32 @@ impl State {
         matches!(step.what, What::Point(code) if failed.iter().any(|f| *f as u8 == code))
     }
 
-    /// The head can never be done: its thread has ended, or is blocked outside the schedule, or
-    /// was not created, or sleeps where the monitor does not see it, and nobody else goes on.
+    /// The head can never be done: its thread has ended, or is blocked outside the schedule.
     fn check_head(&self) {
         let Some(step) = self.head() else { return };
-        let Some(thread) = self.thread_of(step.thread) else {
-            if deadlock::nobody_runs(self) {
-                self.diverged_in(self.name(step.thread), None, "the thread is not created");
+        if let Some(thread) = self.thread_of(step.thread) {
+            match thread.activity {
+                Activity::Ended => self.diverged(thread, None, "the thread has ended already"),
+                Activity::Blocked { operation, .. } => {
+                    self.diverged(thread, Some(operation), "the thread is blocked")
+                }
+                _ => {}
             }
-            return;
-        };
-        match thread.activity {
-            Activity::Ended => self.diverged(thread, None, "the thread has ended already"),
-            Activity::Blocked { operation, .. } => {
-                self.diverged(thread, Some(operation), "the thread is blocked")
-            }
-            Activity::Running if deadlock::nobody_runs(self) => {
+        }
+    }
+
+    /// The head can never be done: its thread was not created, or sleeps where the monitor does
+    /// not see it, and nobody else goes on.
+    fn give_head_up(&self) -> ! {
+        let thread = self.head().and_then(|step| self.thread_of(step.thread));
+        match thread {
+            Some(thread) if matches!(thread.activity, Activity::Running) => {
                 self.diverged(thread, None, "the thread sleeps")
             }
-            Activity::Waits if deadlock::nobody_runs(self) => {
-                self.diverged(thread, None, "the thread is not created")
+            _ => {
+                let name = self.head().map_or("?", |step| self.name(step.thread));
+                self.diverged_in(name, None, "the thread is not created")
             }
-            _ => {}
         }
     }
 }
@@ -516,10 +520,22 @@ impl Guard {
         self.monitor.lock.lock();
     }
 
-    /// Waits for what is not this thread's to do next, for a while: it may have to be given up.
+    /// Waits for what is not this thread's to do next. If nothing happens for a while it may have
+    /// to be given up.
     pub fn wait_for_head(&mut self, me: &ControlThread) {
         self.check_head();
-        self.sleep(me, Some(LOOK_AGAIN));
+        let cursor = self.cursor;
+        // All who wait look together often enough.
+        let each = LOOK_AGAIN * (1 + self.thread_count as i64 / 16);
+        self.sleep(me, Some(each));
+        let mut looks = 0;
+        while self.cursor == cursor && deadlock::nobody_runs(self) {
+            looks += 1;
+            if looks == deadlock::ASLEEP_LOOKS {
+                self.give_head_up();
+            }
+            self.sleep(me, Some(deadlock::ASLEEP_LOOK));
+        }
     }
 
     /// Waits until the schedule lets this thread do this operation.
