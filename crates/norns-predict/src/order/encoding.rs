@@ -30,9 +30,11 @@ pub(super) struct Plan {
     pub start: Vec<Node>,
 }
 
-/// The budget of `Waiting`.
-const FEW_STATES: usize = 10_000;
-const STATES_PER_EVENT: usize = 40;
+/// The budget of `Waiting`: states per event. A search about a short trace costs less than to
+/// explore many.
+const FEW_STATES: usize = 4;
+const MANY_STATES: usize = 40;
+const LONG: usize = 5_000;
 const MOST_STATES: usize = 2_000_000;
 
 pub(super) struct Encoding {
@@ -163,8 +165,13 @@ impl Encoding {
         let wish = (0..limits.len()).map(|t| come(t).max(needed[t]).min(limits[t]));
         let wish: Vec<u32> = wish.collect();
         let waiting = self.waiting.get_or_init(|| {
-            let budget = FEW_STATES + STATES_PER_EVENT * model.trace.events.len();
-            let budget = budget.min(MOST_STATES);
+            let events = model.trace.events.len();
+            let states = if events < LONG {
+                FEW_STATES
+            } else {
+                MANY_STATES
+            };
+            let budget = (states * events).min(MOST_STATES);
             knows.then(|| Waiting::new(model, clocks, budget))?
         });
         let mut rehearsed = None;

@@ -56,7 +56,7 @@ pub(super) struct Waiting {
 type Ranges = Vec<(usize, usize)>;
 
 /// How many states a search for a way may look at.
-const SHORT_SEARCH: usize = 2000;
+const SHORT_SEARCH: usize = 500;
 
 impl Waiting {
     /// `None` when no thread makes another wait, or the threads are too many. More than `budget`
