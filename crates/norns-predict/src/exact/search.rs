@@ -5,6 +5,8 @@
 //! order leads to the goal, the search goes straight there. States at which it has a choice are
 //! remembered, so none is left twice.
 
+use std::cell::Cell;
+
 use norns_model::{Model, State, Step};
 use norns_trace::{EventIndex, ThreadId};
 use rustc_hash::FxHashSet;
@@ -44,6 +46,7 @@ pub fn reach(model: &Model, index: &Index, goal: &[EventIndex], budget: &mut usi
         limit: &cone.limit,
         need: &cone.need,
         last_acquisitions: &cone.last_acquisitions,
+        looked: Cell::default(),
     };
     Search {
         limits,
@@ -94,7 +97,7 @@ impl Search<'_> {
                 if *budget == 0 {
                     return Outcome::Undecided;
                 }
-                *budget -= 1;
+                *budget = budget.saturating_sub(self.limits.cost());
                 self.take(step);
                 continue;
             }
@@ -112,7 +115,7 @@ impl Search<'_> {
             if *budget == 0 {
                 return Outcome::Undecided;
             }
-            *budget -= 1;
+            *budget = budget.saturating_sub(self.limits.cost());
             self.take(step);
         }
     }

@@ -9,6 +9,8 @@
 //! A step that only tests and changes nothing (a read, a join, a failed try) commutes with all
 //! that may come before it, once it is possible.
 
+use std::cell::Cell;
+
 use norns_model::lock_set::Mode;
 use norns_model::{Meaning, Model, Readiness, State, Step};
 use norns_trace::{EventIndex, ObjectId, ObjectKind, Op, ThreadId};
@@ -24,7 +26,12 @@ pub struct Limits<'a> {
     /// Every thread has to get to this position: what would make that impossible is not done.
     pub need: &'a [u32],
     pub last_acquisitions: &'a [(ThreadId, u32, ObjectId, Mode)],
+    /// How many threads were looked at for what they do later, since `cost` was asked.
+    pub looked: Cell<usize>,
 }
+
+/// So many looks cost as much as a step.
+const LOOKS: usize = 256;
 
 /// Why a thread does or does not move.
 enum Move {
@@ -36,6 +43,11 @@ enum Move {
 }
 
 impl Limits<'_> {
+    /// What a step takes from a budget: with many threads it costs more to choose it.
+    pub fn cost(&self) -> usize {
+        1 + self.looked.take() / LOOKS
+    }
+
     /// Whether some schedule lets this thread move next, from here on.
     fn may_move(&self, state: &State, thread: ThreadId) -> bool {
         state.positions[thread.index()] < self.limit[thread.index()]
@@ -45,12 +57,22 @@ impl Limits<'_> {
     pub fn steps_from(&self, state: &State, seed: ThreadId, steps: &mut Vec<Step>) {
         let mut inside = vec![false; self.limit.len()];
         inside[seed.index()] = true;
+        // How many could still be pulled in.
+        let others = self.model.thread_ids().filter(|&thread| thread != seed);
+        let mut outside = others.filter(|&t| self.may_move(state, t)).count();
         let mut work = vec![seed];
         steps.clear();
         while let Some(thread) = work.pop() {
+            if outside == 0 {
+                if self.is_possible(state, thread) {
+                    self.model.steps(state, thread, steps);
+                }
+                continue;
+            }
             let mut pull = |other: ThreadId| {
                 if !inside[other.index()] {
                     inside[other.index()] = true;
+                    outside -= usize::from(self.may_move(state, other));
                     work.push(other);
                 }
             };
@@ -63,6 +85,13 @@ impl Limits<'_> {
                 Move::Never => {}
             }
         }
+    }
+
+    fn is_possible(&self, state: &State, thread: ThreadId) -> bool {
+        let ready = || self.model.readiness(state, thread) == Readiness::Ready;
+        self.may_move(state, thread)
+            && ready()
+            && matches!(self.movement(state, thread), Move::Possible)
     }
 
     fn movement(&self, state: &State, thread: ThreadId) -> Move {
@@ -286,7 +315,9 @@ impl Limits<'_> {
         class: Class,
         pull: &mut dyn FnMut(ThreadId),
     ) {
-        for (other, positions) in self.index.operations(object, class) {
+        let operations = self.index.operations(object, class);
+        self.looked.set(self.looked.get() + operations.len());
+        for (other, positions) in operations {
             let mut rest = self.rest(state, *other);
             // The step before a wait already enters the queue.
             rest.end += u32::from(class == Class::Wait);

@@ -6,6 +6,7 @@
 //! that only tests is always taken when it can be, although another thread might prevent it. That
 //! loses no deadlock, since the testing thread is in none, and what it does later is still to come.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use norns_model::{Bug, Model, Readiness, State, Step, Witness};
@@ -25,6 +26,9 @@ pub struct Deadlocks {
     pub complete: bool,
 }
 
+/// So many threads are tried as the beginning of a small stubborn set.
+const SEEDS: usize = 16;
+
 /// Searches all of the model, as far as the budget of steps goes.
 pub fn deadlocks(model: &Model, index: &Index, budget: &mut usize) -> Deadlocks {
     let limit: Vec<u32> = model
@@ -40,6 +44,7 @@ pub fn deadlocks(model: &Model, index: &Index, budget: &mut usize) -> Deadlocks 
             limit: &limit,
             need: &need,
             last_acquisitions: &[],
+            looked: Cell::default(),
         },
         state: State::initial(model),
         schedule: Vec::new(),
@@ -104,25 +109,28 @@ impl Search<'_> {
             if *budget == 0 {
                 return false;
             }
-            *budget -= 1;
+            *budget = budget.saturating_sub(self.limits.cost());
             let event = self.limits.model.take(&mut self.state, step);
             self.schedule.push(event);
         }
     }
 
-    /// The steps of the smallest stubborn set; none when nothing moves.
+    /// The steps of a small stubborn set; none when nothing moves.
     fn steps(&self) -> Vec<Step> {
         let mut best = Vec::new();
         let mut steps = Vec::new();
-        for thread in self.limits.model.thread_ids() {
-            if self.limits.model.readiness(&self.state, thread) != Readiness::Ready {
+        let model = self.limits.model;
+        let mut tried = 0;
+        for thread in model.thread_ids() {
+            if model.readiness(&self.state, thread) != Readiness::Ready {
                 continue;
             }
             self.limits.steps_from(&self.state, thread, &mut steps);
             if best.is_empty() || steps.len() < best.len() {
                 best = std::mem::take(&mut steps);
             }
-            if best.len() == 1 {
+            tried += usize::from(!best.is_empty());
+            if best.len() == 1 || tried == SEEDS {
                 break;
             }
         }
