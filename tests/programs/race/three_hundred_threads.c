@@ -17,7 +17,7 @@ int main(void) {
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         pthread_create(&threads[i], 0, work, 0);
-    int some = ended; // finds: data-race read, with line 11
+    int some = ended; // finds: data-race read
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], 0);
     return some < 0;
