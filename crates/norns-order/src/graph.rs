@@ -371,6 +371,10 @@ impl Graph {
         self.chains.path(a, b, &self.order.label, usable)
     }
 
+    pub fn node_count(&self) -> usize {
+        self.out.len()
+    }
+
     pub fn fixed_edges(&self) -> impl Iterator<Item = (Node, Node)> + '_ {
         (0..self.out.len() as u32).flat_map(|a| {
             self.fixed_out

@@ -157,14 +157,18 @@ impl Solver {
     /// As `new`; the nodes fall into chains, of which each node has an edge to the next.
     /// `chain` of every node.
     pub fn with_chains(chain: Vec<u32>, edges: &[(Node, Node)]) -> Self {
-        let nodes = chain.len();
         assert!(
             edges.iter().all(|(a, b)| a < b),
             "fixed edges agree with the order to start from"
         );
+        Self::over(Graph::new(chain, edges))
+    }
+
+    fn over(graph: Graph) -> Self {
         Solver {
             formula: Formula::new(),
-            graph: Graph::new(chain, edges),
+            variables_at: vec![Vec::new(); graph.node_count()],
+            graph,
             assigned: Vec::new(),
             current: Vec::new(),
             level: Vec::new(),
@@ -184,7 +188,6 @@ impl Solver {
             weight: Vec::new(),
             increment: 1.0,
             origin: Vec::new(),
-            variables_at: vec![Vec::new(); nodes],
             changes: Vec::new(),
             seen: Vec::new(),
             contradiction: false,
@@ -230,27 +233,11 @@ impl Solver {
     pub fn forget_all(&mut self) {
         self.backtrack(0);
         self.remove_edges();
-        self.formula = Formula::new();
-        self.assigned.clear();
-        self.current.clear();
-        self.level.clear();
-        self.reason.clear();
-        self.trail_index.clear();
-        self.trail.clear();
-        self.head = 0;
-        self.watches.clear();
-        self.clauses.clear();
-        self.learned = 0;
-        self.tracked.clear();
-        self.occurrences.clear();
-        self.suspects.clear();
-        self.suspected.clear();
-        self.weight.clear();
-        self.origin.clear();
-        self.variables_at.iter_mut().for_each(Vec::clear);
-        self.seen.clear();
-        self.contradiction = false;
-        self.size = 0;
+        let graph = std::mem::replace(&mut self.graph, Graph::new(Vec::new(), &[]));
+        *self = Solver {
+            statistics: self.statistics,
+            ..Self::over(graph)
+        };
     }
 
     /// Takes the edges of all literals of the trail out of the graph. Level 0 only.
