@@ -170,15 +170,11 @@ impl<'t> Engine<'t> {
 
     /// From now on only schedules under this constraint count.
     pub fn add(&mut self, constraint: Constraint) {
-        self.tell(&constraint);
-        self.added.push(constraint);
-    }
-
-    fn tell(&mut self, constraint: &Constraint) {
-        let literals = constraint_literals(constraint, self.encoding.frame.end, &mut |a, b| {
+        let literals = constraint_literals(&constraint, self.encoding.frame.end, &mut |a, b| {
             self.solver.before(a, b)
         });
         self.solver.add_clause(literals);
+        self.added.push(constraint);
     }
 
     /// What earlier questions have taught is worth its memory only up to a limit.
@@ -201,9 +197,7 @@ impl<'t> Engine<'t> {
         if !is_candidate || self.is_surely_impossible(&bug) {
             return Outcome::Impossible;
         }
-        let needed = events.iter().flat_map(|&e| needed_next(&self.model, e));
-        let needed: Vec<Earlier> = needed.map(|event| (event, None)).collect();
-        match self.schedule(&events, &needed) {
+        match self.schedule(&events, &earlier(&self.model, &bug)) {
             Ok(schedule) => {
                 let witness = Witness { schedule, bug };
                 self.check(&witness);
@@ -236,12 +230,8 @@ impl<'t> Engine<'t> {
             .map(|&event| self.solver.before(end, node(event)))
             .collect();
         let mut assumptions = absent;
-        for &event in &needed {
-            assumptions.push(self.solver.before(node(event), end));
-        }
-        for &(event, latest) in earlier {
-            let latest = latest.filter(|&latest| latest != event);
-            assumptions.extend(latest.map(|l| self.solver.before(node(event), node(l))));
+        for (a, b) in edges(earlier, end) {
+            assumptions.push(self.solver.before(a, b));
         }
         let query = Query {
             assumptions,
@@ -290,7 +280,12 @@ impl<'t> Engine<'t> {
         }
         let queries = bugs
             .iter()
-            .map(|bug| assumptions(&self.model, bug, end, &mut |a, b| formula.before(a, b)))
+            .map(|bug| {
+                let absent = events_of(bug).into_iter().map(|event| (end, node(event)));
+                let earlier = earlier(&self.model, bug);
+                let edges = absent.chain(edges(&earlier, end));
+                edges.map(|(a, b)| formula.before(a, b)).collect()
+            })
             .collect();
         Problem {
             formula,
@@ -308,28 +303,37 @@ fn events_of(bug: &Bug) -> Vec<EventIndex> {
     }
 }
 
-/// What directly has to take place for `event` to be the next one of its thread.
-fn needed_next(model: &Model<'_>, event: EventIndex) -> impl Iterator<Item = EventIndex> {
-    let events = &model.threads[model.thread_of(event).index()];
-    let previous = model.position_of(event).checked_sub(1).map(|p| events[p]);
-    previous.into_iter().chain(model.needed_before(event))
+/// The event of the same thread before this one.
+fn previous(model: &Model<'_>, event: EventIndex) -> Option<EventIndex> {
+    let position = model.position_of(event).checked_sub(1)?;
+    Some(model.threads[model.thread_of(event).index()][position])
 }
 
-/// Each event of the bug is next: what it directly needs has taken place, itself not.
-fn assumptions(
-    model: &Model<'_>,
-    bug: &Bug,
-    end: Node,
-    before: &mut impl FnMut(Node, Node) -> Literal,
-) -> Vec<Literal> {
-    let mut literals = Vec::new();
-    for event in events_of(bug) {
-        literals.push(before(end, node(event)));
-        for needed in needed_next(model, event) {
-            literals.push(before(node(needed), end));
-        }
+/// What directly has to take place for `event` to be the next one of its thread.
+fn needed_next(model: &Model<'_>, event: EventIndex) -> impl Iterator<Item = EventIndex> {
+    previous(model, event)
+        .into_iter()
+        .chain(model.needed_before(event))
+}
+
+/// What has taken place where the bug is.
+fn earlier(model: &Model<'_>, bug: &Bug) -> Vec<Earlier> {
+    if let Bug::Stuck { blocked } = bug {
+        return stuck::earlier(model, blocked);
     }
-    literals
+    let events = events_of(bug).into_iter();
+    let needed = events.flat_map(|event| needed_next(model, event));
+    needed.map(|event| (event, None)).collect()
+}
+
+/// As edges: what comes before the end of the schedule takes place.
+fn edges(earlier: &[Earlier], end: Node) -> impl Iterator<Item = (Node, Node)> + '_ {
+    let present = earlier.iter().map(move |&(event, _)| (node(event), end));
+    let ordered = earlier.iter().filter_map(|&(event, latest)| {
+        let latest = latest.filter(|&latest| latest != event)?;
+        Some((node(event), node(latest)))
+    });
+    present.chain(ordered)
 }
 
 fn constraint_literals(

@@ -11,11 +11,11 @@
 use norns_model::{Bug, Model, Witness};
 use norns_trace::{EventIndex, ObjectId, Op, ThreadId};
 
-use super::{Earlier, Engine, Open, Outcome};
+use super::{Earlier, Engine, Open, Outcome, previous};
 
 impl Engine<'_> {
     pub(super) fn find_stuck(&mut self, blocked: Vec<EventIndex>) -> Outcome {
-        let earlier = last_helps(&self.model, &blocked);
+        let earlier = earlier(&self.model, &blocked);
         match self.schedule(&blocked, &earlier) {
             Err(Open::Impossible) => Outcome::Impossible,
             Err(Open::Undecided) => Outcome::Undecided,
@@ -36,13 +36,9 @@ impl Engine<'_> {
 }
 
 /// What has taken place when these are stuck.
-fn last_helps(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Earlier> {
-    let previous = |event: EventIndex| {
-        let own = &model.threads[model.thread_of(event).index()];
-        model.position_of(event).checked_sub(1).map(|p| own[p])
-    };
+pub(super) fn earlier(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Earlier> {
     // Not what must come before them: that is what a thread that joins another waits for.
-    let entries = blocked.iter().filter_map(|&event| previous(event));
+    let entries = blocked.iter().filter_map(|&event| previous(model, event));
     let mut found: Vec<Earlier> = entries.map(|entry| (entry, None)).collect();
     let stuck: Vec<ThreadId> = blocked
         .iter()
@@ -61,7 +57,7 @@ fn last_helps(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Earlier> {
         }
         match model.op(event) {
             Op::Wait(o) if model.wait_needs_signal(event) => {
-                let Some(entry) = previous(event) else {
+                let Some(entry) = previous(model, event) else {
                     continue;
                 };
                 let alone = waiters(model, o).all(|thread| thread == model.thread_of(event));
