@@ -121,15 +121,10 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
                 let (cycles, all) = cycles.get_or_insert_with(|| {
                     lock_cycles(&model, &index, &mut Filtered::default(), CYCLE_STEPS)
                 });
-                let same = cycles.iter().filter(|cycle| {
-                    *cycle != blocked && places(trace, cycle) == places(trace, blocked)
-                });
-                let same: Vec<&Vec<EventIndex>> = same.take(TRIES + 1).collect();
-                let all = *all && same.len() <= TRIES;
-                let bugs = same.into_iter().take(TRIES).map(|cycle| Bug::LockDeadlock {
-                    blocked: cycle.clone(),
-                });
-                first_feasible(&mut solver, bugs, outcome == Outcome::Impossible && all)
+                let (same, all_same) = of_same_places(trace, cycles, blocked);
+                let bugs = same.map(|blocked| Bug::LockDeadlock { blocked });
+                let all = outcome == Outcome::Impossible && *all && all_same;
+                first_feasible(&mut solver, bugs, all)
             }
         };
         keep(witness, sifted, options, found, Kind::Deadlock);
@@ -144,11 +139,9 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
         let sifted = match solver.find(witness.bug.clone()) {
             Outcome::Witness(feasible) => Sifted::Feasible(feasible),
             outcome => {
-                let same = |set: &&Vec<EventIndex>| places(trace, set) == places(trace, blocked);
-                let same: Vec<&Vec<EventIndex>> = sets.iter().filter(same).collect();
-                let all = outcome == Outcome::Impossible && same.len() <= TRIES;
-                let bugs = same.into_iter().filter(|set| *set != blocked).take(TRIES);
-                let bugs = bugs.cloned().map(|blocked| Bug::Stuck { blocked });
+                let (same, all_same) = of_same_places(trace, &sets, blocked);
+                let bugs = same.map(|blocked| Bug::Stuck { blocked });
+                let all = outcome == Outcome::Impossible && all_same;
                 first_feasible(&mut solver, bugs, all)
             }
         };
@@ -204,6 +197,21 @@ fn keep(
             kept.push(optimistic);
         }
     }
+}
+
+/// Some other sets of blocked events at the same places, and whether these are all.
+fn of_same_places(
+    trace: &Trace,
+    sets: &[Vec<EventIndex>],
+    blocked: &[EventIndex],
+) -> (impl Iterator<Item = Vec<EventIndex>>, bool) {
+    let wanted = places(trace, blocked);
+    let others = sets.iter().filter(|set| *set != blocked);
+    let same = others.filter(|set| places(trace, set) == wanted);
+    let mut same: Vec<Vec<EventIndex>> = same.take(TRIES + 1).cloned().collect();
+    let all = same.len() <= TRIES;
+    same.truncate(TRIES);
+    (same.into_iter(), all)
 }
 
 fn places(trace: &Trace, events: &[EventIndex]) -> Vec<u32> {
