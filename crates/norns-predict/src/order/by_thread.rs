@@ -17,6 +17,9 @@ pub(super) struct ByThread {
     chains: Vec<Vec<Node>>,
 }
 
+/// Threads, and of each the positions of some of its events, ascending.
+pub(super) type Positions = Vec<(usize, Vec<u32>)>;
+
 /// The thread of an event.
 pub(super) fn thread_of(model: &Model<'_>, node: Node) -> u32 {
     model.thread_of(EventIndex(node.0)).0
@@ -39,6 +42,17 @@ impl ByThread {
 
     pub fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
         self.chains.iter().flatten().copied()
+    }
+
+    pub fn positions(&self, model: &Model<'_>) -> Positions {
+        let position = |node: &Node| model.position[node.index()];
+        let chains = self.chains.iter();
+        chains
+            .map(|chain| {
+                let thread = thread_of(model, chain[0]) as usize;
+                (thread, chain.iter().map(position).collect())
+            })
+            .collect()
     }
 
     /// The node, if there is only one.

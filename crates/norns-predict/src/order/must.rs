@@ -26,7 +26,7 @@ use norns_order::Node;
 use norns_trace::{EventIndex, Op};
 use rustc_hash::FxHashMap;
 
-use super::by_thread::ByThread;
+use super::by_thread::{ByThread, Positions};
 use super::clocks::Clocks;
 use super::conditions::Condition;
 use super::frame::node;
@@ -35,9 +35,6 @@ use super::registers::Register;
 
 /// After so many sweeps over the trace, an event that still loses something has no more needs.
 const SWEEPS: usize = 50;
-
-/// Positions of events in their threads, by thread.
-type Positions<T> = Vec<(usize, Vec<T>)>;
 
 /// An event needs one of some others.
 struct Need {
@@ -83,19 +80,12 @@ pub(super) struct Must<'m, 't> {
     /// Sorted by event.
     needs: Vec<Need>,
     /// The positions of the events that give something.
-    gifts: Vec<Positions<u32>>,
+    gifts: Vec<Positions>,
     /// For every register the accesses: position, and the value that is there after it.
-    left: Vec<Positions<(u32, u32)>>,
+    left: Vec<Vec<(usize, Vec<(u32, u32)>)>>,
     /// For every event the sections that it is in: a number in `inside`.
     place: Vec<u32>,
     inside: Vec<Vec<Inside>>,
-}
-
-fn push<T>(list: &mut Positions<T>, thread: usize, item: T) {
-    match list.iter_mut().find(|(other, _)| *other == thread) {
-        Some((_, items)) => items.push(item),
-        None => list.push((thread, vec![item])),
-    }
 }
 
 impl<'m, 't> Must<'m, 't> {
@@ -187,7 +177,7 @@ impl<'m, 't> Must<'m, 't> {
     pub fn add_register(&mut self, register: &Register) {
         let model = self.model;
         let number = self.left.len() as u32;
-        let mut left: Positions<(u32, u32)> = Vec::new();
+        let mut left: Vec<(usize, Vec<(u32, u32)>)> = Vec::new();
         let mut gift_of: FxHashMap<u32, u32> = FxHashMap::default();
         let mut last: FxHashMap<usize, (EventIndex, u32)> = FxHashMap::default();
         let of_branches = !register.always_counts();
@@ -199,17 +189,9 @@ impl<'m, 't> Must<'m, 't> {
                 && before.map_or(register.initial, |(_, value)| value) != value
             {
                 let gift = *gift_of.entry(value).or_insert_with(|| {
-                    let mut gift: Positions<u32> = Vec::new();
-                    for source in register
-                        .sources(value)
-                        .into_iter()
-                        .flat_map(ByThread::nodes)
-                    {
-                        let source = EventIndex(source.0);
-                        let thread = model.thread_of(source).index();
-                        push(&mut gift, thread, model.position[source.index()]);
-                    }
-                    self.gifts.push(gift);
+                    let sources = register.sources(value);
+                    self.gifts
+                        .push(sources.map_or_else(Vec::new, |s| s.positions(model)));
                     self.gifts.len() as u32 - 1
                 });
                 self.needs.push(Need {
@@ -225,7 +207,10 @@ impl<'m, 't> Must<'m, 't> {
                 // A read that does not matter says nothing about the memory.
                 if access.writes.is_some() || !of_branches {
                     let item = (model.position[event.index()], value);
-                    push(&mut left, thread, item);
+                    match left.iter_mut().find(|(other, _)| *other == thread) {
+                        Some((_, items)) => items.push(item),
+                        None => left.push((thread, vec![item])),
+                    }
                 }
             }
         }
@@ -234,13 +219,8 @@ impl<'m, 't> Must<'m, 't> {
 
     /// Waits need a signal or a broadcast.
     pub fn add_condition(&mut self, condition: &Condition) {
-        let mut gift: Positions<u32> = Vec::new();
-        for waker in condition.wakers() {
-            let waker = EventIndex(waker.0);
-            let thread = self.model.thread_of(waker).index();
-            push(&mut gift, thread, self.model.position[waker.index()]);
-        }
-        self.gifts.push(gift);
+        let wakers = ByThread::new(condition.wakers(), self.model);
+        self.gifts.push(wakers.positions(self.model));
         let number = self.gifts.len() as u32 - 1;
         for (sleep, wake) in condition.sleeps() {
             self.needs.push(Need {

@@ -10,9 +10,13 @@
 //!
 //! Not used: reads in branch mode, where a value need not be the one that was seen.
 
-use norns_model::Model;
-use norns_trace::EventIndex;
+use std::collections::BTreeMap;
 
+use norns_model::Model;
+use norns_order::Node;
+use rustc_hash::FxHashMap;
+
+use super::by_thread::{ByThread, Positions, thread_of};
 use super::clocks::Clocks;
 use super::run::Objects;
 
@@ -24,49 +28,16 @@ struct Supply {
     each: u32,
     /// Whether a thread can use what it gives itself.
     own: bool,
-    /// Of each thread the positions of the events that need, sorted.
-    needs: Vec<(u32, Vec<u32>)>,
-    /// Of each thread the positions of the events that give one, sorted.
-    gives: Vec<(u32, Vec<u32>)>,
+    /// The events that need.
+    needs: Positions,
+    /// The events that give one.
+    gives: Positions,
 }
 
 pub(super) struct Reach {
     supplies: Vec<Supply>,
     /// For every thread the supplies that it gives something to.
     given_by: Vec<Vec<u32>>,
-}
-
-/// Positions by thread.
-struct Positions<'m, 't> {
-    model: &'m Model<'t>,
-    found: Vec<(u32, Vec<u32>)>,
-}
-
-impl<'m, 't> Positions<'m, 't> {
-    fn new(model: &'m Model<'t>) -> Self {
-        let found = Vec::new();
-        Positions { model, found }
-    }
-
-    /// Events of one thread come in their order.
-    fn push(&mut self, event: EventIndex) {
-        let thread = self.model.thread_of(event).0;
-        let position = self.model.position[event.index()];
-        match self.found.iter_mut().find(|(other, _)| *other == thread) {
-            Some((_, positions)) => {
-                assert!(
-                    positions.last().is_none_or(|&last| last < position),
-                    "the search for a limit needs positions in their order"
-                );
-                positions.push(position);
-            }
-            None => self.found.push((thread, vec![position])),
-        }
-    }
-}
-
-fn event(node: norns_order::Node) -> EventIndex {
-    EventIndex(node.0)
 }
 
 impl Reach {
@@ -80,56 +51,44 @@ impl Reach {
         for register in registers.filter(|register| register.always_counts()) {
             register_supplies(model, register, &mut supplies);
         }
+        let positions = |nodes: Vec<Node>| ByThread::new(nodes, model).positions(model);
         for semaphore in &objects.semaphores {
-            let mut supply = Supply {
+            let with = |change: i64| {
+                let nodes = (0..).zip(semaphore.nodes());
+                let nodes = nodes.filter(move |&(i, _)| semaphore.change(i) == change);
+                positions(nodes.map(|(_, &node)| node).collect())
+            };
+            supplies.push(Supply {
                 initial: semaphore.initial.max(0) as u32,
                 each: 1,
                 own: true,
-                needs: Vec::new(),
-                gives: Vec::new(),
-            };
-            let (mut needs, mut gives) = (Positions::new(model), Positions::new(model));
-            for (i, &node) in semaphore.nodes().iter().enumerate() {
-                match semaphore.change(i as u32) {
-                    1 => gives.push(event(node)),
-                    -1 => needs.push(event(node)),
-                    _ => {}
-                }
-            }
-            (supply.needs, supply.gives) = (needs.found, gives.found);
-            supplies.push(supply);
+                needs: with(-1),
+                gives: with(1),
+            });
         }
         for condition in &objects.conditions {
-            let (mut needs, mut gives) = (Positions::new(model), Positions::new(model));
-            condition.wakes().for_each(|wait| needs.push(event(wait)));
-            // A broadcast wakes a thread once, as a signal does.
-            for waker in condition.wakers() {
-                gives.push(event(waker));
-            }
             supplies.push(Supply {
                 initial: 0,
                 each: 1,
                 own: false,
-                needs: needs.found,
-                gives: gives.found,
+                needs: positions(condition.wakes().collect()),
+                // A broadcast wakes a thread once, as a signal does.
+                gives: positions(condition.wakers()),
             });
         }
         for barrier in barriers {
-            let (mut needs, mut gives) = (Positions::new(model), Positions::new(model));
-            barrier.exits().for_each(|exit| needs.push(event(exit)));
-            barrier.entries().for_each(|entry| gives.push(event(entry)));
             supplies.push(Supply {
                 initial: 0,
                 each: barrier.count() as u32,
                 own: true,
-                needs: needs.found,
-                gives: gives.found,
+                needs: positions(barrier.exits().collect()),
+                gives: positions(barrier.entries().collect()),
             });
         }
         let mut given_by = vec![Vec::new(); model.threads.len()];
         for (i, supply) in supplies.iter().enumerate() {
             for (thread, _) in &supply.gives {
-                given_by[*thread as usize].push(i as u32);
+                given_by[*thread].push(i as u32);
             }
         }
         Reach { supplies, given_by }
@@ -173,9 +132,8 @@ impl Reach {
             for &supply in &self.given_by[thread] {
                 let supply = &self.supplies[supply as usize];
                 for (t, needs) in &supply.needs {
-                    let t = *t as usize;
-                    if let Some(limit) = supply.limit(t as u32, needs, limits)
-                        && !sink(limits, &mut changed, t, limit)
+                    if let Some(limit) = supply.limit(*t, needs, limits)
+                        && !sink(limits, &mut changed, *t, limit)
                     {
                         return false;
                     }
@@ -188,13 +146,13 @@ impl Reach {
 
 impl Supply {
     /// The position of the first event of the thread that does not get what it needs.
-    fn limit(&self, thread: u32, needs: &[u32], limits: &[u32]) -> Option<u32> {
+    fn limit(&self, thread: usize, needs: &[u32], limits: &[u32]) -> Option<u32> {
         let there = self.initial
             + self
                 .gives
                 .iter()
                 .filter(|(t, _)| self.own || *t != thread)
-                .map(|(t, gives)| gives.partition_point(|&p| p < limits[*t as usize]) as u32)
+                .map(|(t, gives)| gives.partition_point(|&p| p < limits[*t]) as u32)
                 .sum::<u32>();
         needs.get((there / self.each) as usize).copied()
     }
@@ -206,18 +164,15 @@ fn register_supplies(
     register: &super::registers::Register,
     supplies: &mut Vec<Supply>,
 ) {
-    use rustc_hash::FxHashMap;
     // What each thread knows to be there, and the needs by value.
     let mut left: FxHashMap<u32, u32> = FxHashMap::default();
-    let mut needs: FxHashMap<u32, Positions<'_, '_>> = FxHashMap::default();
+    let mut needs: BTreeMap<u32, Vec<Node>> = BTreeMap::new();
     for access in &register.accesses {
-        let event = event(access.node);
-        let thread = model.thread_of(event).0;
+        let thread = thread_of(model, access.node);
         let before = left.get(&thread).copied().unwrap_or(register.initial);
         if let Some(value) = access.needs {
             if value != before {
-                let positions = needs.entry(value).or_insert_with(|| Positions::new(model));
-                positions.push(event);
+                needs.entry(value).or_default().push(access.node);
             }
             left.insert(thread, value);
         }
@@ -225,26 +180,18 @@ fn register_supplies(
             left.insert(thread, value);
         }
     }
-    let mut needs: Vec<(u32, Positions<'_, '_>)> = needs.into_iter().collect();
-    needs.sort_unstable_by_key(|(value, _)| *value);
-    for (value, positions) in needs {
-        let Some(sources) = register.sources(value) else {
+    for (value, nodes) in needs {
+        // Of a single writer must-happen-before knows more.
+        let sources = register.sources(value);
+        let Some(sources) = sources.filter(|sources| sources.only().is_none()) else {
             continue;
         };
-        // Of a single writer must-happen-before knows more.
-        if sources.only().is_some() {
-            continue;
-        }
-        let mut gives = Positions::new(model);
-        for source in sources.nodes() {
-            gives.push(event(source));
-        }
         supplies.push(Supply {
             initial: 0,
             each: 1,
             own: false,
-            needs: positions.found,
-            gives: gives.found,
+            needs: ByThread::new(nodes, model).positions(model),
+            gives: sources.positions(model),
         });
     }
 }
