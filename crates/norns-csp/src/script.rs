@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::check::{Checker, Model, Options, Question, Statistics, Verdict};
-use crate::counterexample::Counterexample;
 use crate::diagnostic::{Diagnostic, Stage};
+use crate::engine::check::{Checker, Model, Options, Question, Statistics, Verdict};
+use crate::engine::counterexample::Counterexample;
 use crate::eval::Evaluator;
 use crate::process::{CallId, Definitions, ProcId, Processes, UnfoldError};
 use crate::resolve::Resolved;

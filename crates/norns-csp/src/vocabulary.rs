@@ -10,7 +10,7 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::counterexample::{Counterexample, Step, Violation};
+use crate::engine::counterexample::{Counterexample, Step, Violation};
 use crate::event::{EventId, EventSet};
 use crate::process::Processes;
 

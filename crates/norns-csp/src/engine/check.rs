@@ -3,17 +3,17 @@
 use std::time::Instant;
 
 use crate::CheckError;
-use crate::counterexample::{Counterexample, Step, Violation};
-use crate::event::{EventId, EventSet};
-use crate::lts::Lts;
-use crate::network::{
+use crate::engine::counterexample::{Counterexample, Step, Violation};
+use crate::engine::lts::Lts;
+use crate::engine::network::{
     Compiler, FORMAT_FIELD, Limits, Network, Rule, SPEC_FIELD, Which, bits_for, field,
 };
-use crate::normal::{BelowDivergence, NormalForm};
+use crate::engine::normal::{BelowDivergence, NormalForm};
+use crate::engine::reduce::{Reducer, Reduction};
+use crate::engine::search::{Budget, Ended, Found, Goal, Kind, Outside, Progress, Search, Stable};
+use crate::engine::semantics::Context;
+use crate::event::{EventId, EventSet};
 use crate::process::{Definitions, ProcId, Processes};
-use crate::reduce::{Reducer, Reduction};
-use crate::search::{Budget, Ended, Found, Goal, Kind, Outside, Progress, Search, Stable};
-use crate::semantics::Context;
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -497,7 +497,8 @@ impl Run<'_> {
         let sound = !network.cut
             && goal.tau_priority.is_none()
             && goal.target.is_none()
-            && !(goal.divergence && crate::cycles::possible(network, |r| r.event == EventId::TAU));
+            && !(goal.divergence
+                && crate::engine::cycles::possible(network, |r| r.event == EventId::TAU));
         let reducer = (self.options.reduction != Reduction::None && sound)
             .then(|| Reducer::new(network, self.options.reduction, deadlock_only));
         Search::new(network, goal, self.threads(), reducer)

@@ -159,7 +159,7 @@ impl Counterexample {
                 let event = match event {
                     EventId::TAU => "an internal step",
                     EventId::TICK => "ends",
-                    crate::DONE => "has ended",
+                    crate::engine::DONE => "has ended",
                     event => events.name(event),
                 };
                 format!("{}: {event}", self.components[component])
@@ -209,7 +209,7 @@ impl Counterexample {
                 for (component, offers) in &self.waiting {
                     let what = match &offers[..] {
                         [] => "does nothing more".into(),
-                        [crate::DONE] => "has ended".into(),
+                        [crate::engine::DONE] => "has ended".into(),
                         offers => format!("offers {}", set(events, offers)),
                     };
                     let _ = writeln!(out, "      {} {what}", self.components[*component]);
@@ -224,7 +224,7 @@ impl Counterexample {
         let names = |of: &[EventId]| -> Vec<String> {
             of.iter()
                 .map(|&event| {
-                    if event == crate::DONE {
+                    if event == crate::engine::DONE {
                         "done".into()
                     } else {
                         events.name(event).to_owned()
@@ -315,7 +315,7 @@ impl Counterexample {
             for &(component, event) in &step.parts {
                 let from = at[component];
                 at[component] += 1;
-                let label = if event == crate::DONE {
+                let label = if event == crate::engine::DONE {
                     "ended"
                 } else {
                     events.name(event)
@@ -340,7 +340,7 @@ impl Counterexample {
         for (component, offers) in &self.waiting {
             let text = match &offers[..] {
                 [] => "nothing more".into(),
-                [crate::DONE] => "ended".into(),
+                [crate::engine::DONE] => "ended".into(),
                 offers => format!("offers {}", set(events, offers)),
             };
             let _ = writeln!(

@@ -11,11 +11,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::engine::network::{Network, Rule, SPEC_FIELD, TERMINATED, Which};
+use crate::engine::normal::NormalForm;
+use crate::engine::reduce::{Reducer, Scratch};
+use crate::engine::store::{StateId, Store, hash, shard_of};
 use crate::event::{EventId, EventSet};
-use crate::network::{Network, Rule, SPEC_FIELD, TERMINATED, Which};
-use crate::normal::NormalForm;
-use crate::reduce::{Reducer, Scratch};
-use crate::store::{StateId, Store, hash, shard_of};
 
 /// What is wrong with a stable state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,7 +171,7 @@ impl<'a> Search<'a> {
             .map(|f| f.rules.iter().any(|r| !tau(r)))
             .collect();
         let flat = reducer.as_ref().is_some_and(|r| r.all_invisible);
-        let tau_cycles = goal.divergence && crate::cycles::possible(network, |r| tau(r));
+        let tau_cycles = goal.divergence && crate::engine::cycles::possible(network, |r| tau(r));
         Search {
             network,
             goal,
@@ -411,7 +411,7 @@ impl<'a> Search<'a> {
     fn state(&self, worker: &mut Worker, level: usize, pass: Pass) {
         let network = self.network;
         let layout = &network.layout;
-        let format = layout.get(&worker.current, crate::network::FORMAT_FIELD) as usize;
+        let format = layout.get(&worker.current, crate::engine::network::FORMAT_FIELD) as usize;
         let node = layout.get(&worker.current, SPEC_FIELD) as u32;
         if self.goal.prune_divergent
             && self

@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use crate::CheckError;
+use crate::engine::network::Limits;
+use crate::engine::semantics::{Context, Semantics};
 use crate::event::EventId;
-use crate::network::Limits;
 use crate::process::ProcId;
-use crate::semantics::{Context, Semantics};
 
 /// States are numbers from 0; the initial one is 0.
 #[derive(Clone, Debug, Default)]

@@ -7,9 +7,11 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::engine::lts::Lts;
+use crate::engine::normal::{
+    BelowDivergence, Closure, NormalForm, divergent_states, minimal_acceptances,
+};
 use crate::event::EventId;
-use crate::lts::Lts;
-use crate::normal::{BelowDivergence, Closure, NormalForm, divergent_states, minimal_acceptances};
 use crate::process::Compression;
 
 // A normal form may be exponentially larger; then the system is kept as it is.

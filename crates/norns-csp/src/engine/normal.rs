@@ -8,8 +8,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::engine::lts::Lts;
 use crate::event::EventId;
-use crate::lts::Lts;
 
 /// A deterministic specification.
 #[derive(Clone, Debug, Default)]

@@ -3,9 +3,9 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::engine::DONE;
+use crate::engine::lts::Lts;
 use crate::event::EventId;
-use crate::lts::Lts;
-use crate::shape::DONE;
 
 /// A transition system with local labels. The state after a tick offers [`DONE`] to itself.
 #[derive(Debug)]

@@ -10,14 +10,14 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 
 use crate::CheckError;
-use crate::compress;
+use crate::engine::compress;
+use crate::engine::layout::Layout;
+use crate::engine::lts::Lts;
+use crate::engine::machine::Machine;
+use crate::engine::semantics::{Context, Semantics};
+use crate::engine::shape::{NodeId, Shapes, Split};
 use crate::event::EventId;
-use crate::layout::Layout;
-use crate::lts::Lts;
-use crate::machine::Machine;
 use crate::process::{ProcId, Process};
-use crate::semantics::{Context, Semantics};
-use crate::shape::{NodeId, Shapes, Split};
 
 /// One component.
 #[derive(Clone, Debug)]

@@ -15,9 +15,9 @@
 //! - Divergence is not preserved by this argument; a check that looks for it where taus can
 //!   form a cycle is not reduced.
 
-use crate::cycles::cyclic_rules;
+use crate::engine::cycles::cyclic_rules;
+use crate::engine::network::{Network, TERMINATED, Which, field};
 use crate::event::EventId;
-use crate::network::{Network, TERMINATED, Which, field};
 
 /// How hard to look for a small set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -82,7 +82,7 @@ impl Reducer {
             .iter()
             .map(|component| {
                 let machine = &component.machine;
-                let rank = crate::compress::components(machine.len(), |s| {
+                let rank = crate::engine::compress::components(machine.len(), |s| {
                     machine.span(s).map(|at| machine.target(at))
                 });
                 let mut lowest = vec![u32::MAX; machine.alphabet.len()];
@@ -113,7 +113,9 @@ impl Reducer {
         state: &[u64],
         scratch: &'s mut Scratch,
     ) -> Option<&'s [u32]> {
-        let format_id = network.layout.get(state, crate::network::FORMAT_FIELD) as usize;
+        let format_id = network
+            .layout
+            .get(state, crate::engine::network::FORMAT_FIELD) as usize;
         scratch.enabled.clear();
         network.enabled_rules(state, Which::All, |at, _| {
             scratch.enabled.push(at as u32);
@@ -386,7 +388,7 @@ fn watch(
 }
 
 /// For each transition, whether a depth-first search finds that it closes a cycle.
-fn back_edges(machine: &crate::machine::Machine) -> Vec<bool> {
+fn back_edges(machine: &crate::engine::machine::Machine) -> Vec<bool> {
     const OPEN: u8 = 1;
     const CLOSED: u8 = 2;
     let count = machine.span(machine.len() as u32 - 1).end;

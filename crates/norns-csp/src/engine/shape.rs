@@ -15,9 +15,9 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::CheckError;
+use crate::engine::semantics::Context;
 use crate::event::{EventId, EventSet};
 use crate::process::{AlphabetsId, CallId, ProcId, Process, RenamingId, SetId};
-use crate::semantics::Context;
 
 /// A node of the static part.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -5,8 +5,8 @@
 //! no such step is on no cycle; leaving it out makes others impossible, and so on. Recorded
 //! threads are straight lines, so nothing of a network of threads and mutexes remains.
 
-use crate::compress::components;
-use crate::network::{Network, Rule};
+use crate::engine::compress::components;
+use crate::engine::network::{Network, Rule};
 
 /// For each rule of a format, whether rules that pass `filter` and stay in this format can
 /// make a cycle with it.
@@ -76,7 +76,7 @@ pub fn possible(network: &Network, filter: impl Fn(&Rule) -> bool + Copy) -> boo
             .iter()
             .filter(move |rule| filter(rule))
             .map(|rule| rule.next)
-            .filter(move |&to| to != crate::network::TERMINATED && to != format)
+            .filter(move |&to| to != crate::engine::network::TERMINATED && to != format)
     };
     let part = components(network.formats.len(), next);
     let mut size = vec![0; network.formats.len()];
