@@ -137,11 +137,15 @@ pub fn no_includes(_: &str, _: &str) -> Result<(String, String), String> {
     Err("this script is not in a file".into())
 }
 
+/// Gives the text of an included file: the path as written, and the name of the file it is
+/// written in. Returns the name to show and the text.
+pub type IncludedFile = dyn FnMut(&str, &str) -> Result<(String, String), String> + Send;
+
 /// The types of all top-level definitions, in the order of the script: name and type.
 pub fn type_list(
     name: &str,
     text: &str,
-    includes: &mut (dyn FnMut(&str, &str) -> Result<(String, String), String> + Send),
+    includes: &mut IncludedFile,
 ) -> Result<Vec<(String, String)>, ScriptError> {
     on_large_stack(|| {
         let (resolved, mut typed, _) = front(name, text, includes)?;
@@ -175,7 +179,7 @@ impl Script {
     pub fn load(
         name: &str,
         text: &str,
-        includes: &mut (dyn FnMut(&str, &str) -> Result<(String, String), String> + Send),
+        includes: &mut IncludedFile,
     ) -> Result<Script, ScriptError> {
         on_large_stack(|| Script::load_here(name, text, includes))
     }

@@ -196,7 +196,7 @@ impl Builder {
                 let op = [UnaryOp::Not, UnaryOp::Negate, UnaryOp::Length][self.random.below(3)];
                 Expr::Unary(op, self.expr(depth))
             }
-            12 | 13 | 14 => {
+            12..=14 => {
                 let op = OPERATORS[self.random.below(OPERATORS.len())];
                 Expr::Binary(op, self.expr(depth), self.expr(depth))
             }

@@ -123,7 +123,7 @@ impl Model<'_> {
         sets.sort_by_key(|set| set.count_ones());
         for set in sets {
             let members: Vec<ThreadId> = members(&closed, set);
-            if minimal.iter().any(|&smaller| smaller & set == smaller)
+            if minimal.iter().any(|&smaller| smaller & !set == 0)
                 || !closed
                     .iter()
                     .enumerate()

@@ -689,10 +689,8 @@ impl<'t> Checker<'t> {
                         wait.1 = true;
                     }
                 }
-                Op::Wait(_) => {
-                    if !asleep.remove(&i).is_some_and(|wait| wait.1) {
-                        self.unexplained.insert(i);
-                    }
+                Op::Wait(_) if !asleep.remove(&i).is_some_and(|wait| wait.1) => {
+                    self.unexplained.insert(i);
                 }
                 _ => {}
             }

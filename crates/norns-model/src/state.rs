@@ -167,7 +167,7 @@ impl State {
     }
 
     pub(crate) fn set_writer(&mut self, location: LocationId, writer: EventIndex) {
-        let old = std::mem::replace(&mut self.writers[location.0 as usize], Some(writer));
+        let old = self.writers[location.0 as usize].replace(writer);
         self.trail.push(Change::Writer(location, old));
     }
 

@@ -220,11 +220,11 @@ impl Model<'_> {
             }
             Op::SemWait(semaphore) => state.set_value(semaphore, state.value(semaphore) - 1),
             Op::SemPost(semaphore) => state.set_value(semaphore, state.value(semaphore) + 1),
-            Op::Write(_) | Op::Free(_) | Op::Allocate(_) | Op::Atomic { .. } => {
-                if !state.writers.is_empty() {
-                    for location in self.written_locations(event) {
-                        state.set_writer(location, event);
-                    }
+            Op::Write(_) | Op::Free(_) | Op::Allocate(_) | Op::Atomic { .. }
+                if !state.writers.is_empty() =>
+            {
+                for location in self.written_locations(event) {
+                    state.set_writer(location, event);
                 }
             }
             _ => {}

@@ -90,7 +90,7 @@ fn write_growth(n: usize, order: &str, trace: &str) -> Result<()> {
         line("acq(m)", 0) + &line("r(y)", 1) + &line("w(y)", 1) + &line("rel(m)", 2)
     };
     let mut output = BufWriter::new(File::create(trace)?);
-    write!(output, "main|fork(worker)|5\n")?;
+    writeln!(output, "main|fork(worker)|5")?;
     let main = ("main|r(x)|6\nmain|w(x)|6\n", "main", 8);
     let worker = ("worker|r(x)|20\nworker|w(x)|20\n", "worker", 16);
     let sections = |output: &mut BufWriter<File>, of: (&str, &'static str, u32)| -> Result<()> {

@@ -655,7 +655,7 @@ fn thread_function(trace: &Trace, thread: ThreadId) -> String {
         });
         frames.next().map(|frame| frame.function.clone())
     };
-    outermost(|frame| is_own(frame))
+    outermost(is_own)
         .or_else(|| outermost(|frame| !is_runtime(frame)))
         .unwrap_or_default()
 }

@@ -38,6 +38,8 @@ mod tls;
 #[path = "../../norns-trace/src/wire.rs"]
 mod wire;
 
+use real::{interpose, real, register_behind};
+
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {

@@ -32,7 +32,6 @@ pub fn find(name: &str, version: Option<&str>, kept: &AtomicUsize) -> usize {
 }
 
 /// Declares functions of this name that call the real ones.
-#[macro_export]
 macro_rules! real {
     ($($(#[version = $version:literal])? fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {$(
         #[inline(always)]
@@ -58,7 +57,6 @@ macro_rules! real {
 
 /// Defines functions that take the place of the C library's. Each gets the address that it
 /// returns to as one more argument, read by a stub: `|pc|`.
-#[macro_export]
 macro_rules! interpose {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? |$pc:ident| $body:block)*) => {$(
         const _: () = {
@@ -85,7 +83,6 @@ macro_rules! interpose {
 }
 
 /// The register of the argument behind so many others.
-#[macro_export]
 macro_rules! register_behind {
     () => {
         "rdi"
@@ -106,3 +103,5 @@ macro_rules! register_behind {
         "r9"
     };
 }
+
+pub(crate) use {interpose, real, register_behind};

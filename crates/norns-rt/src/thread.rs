@@ -5,7 +5,7 @@
 //! Nearly a megabyte of addresses, of which only the touched pages cost memory.
 
 use core::ffi::c_void;
-use core::ptr::null_mut;
+use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::detect::Quick;
@@ -143,7 +143,7 @@ pub struct Thread {
 }
 
 /// Behind every limit: the first event of a thread gets it a place to write to.
-pub const NOWHERE: *mut u8 = 1 as *mut u8;
+pub const NOWHERE: *mut u8 = without_provenance_mut(1);
 
 static FREE: Lock<*mut Thread> = Lock::new(null_mut());
 static NUMBERS: AtomicU32 = AtomicU32::new(1);

@@ -32,7 +32,7 @@ global_asm!(
 );
 
 /// A thread that has ended: it runs on for a while inside the C library.
-pub const GONE: *mut Thread = 1 as *mut Thread;
+pub const GONE: *mut Thread = core::ptr::without_provenance_mut(1);
 
 /// What the plain hooks find: a block, and for which mode.
 #[derive(Clone, Copy)]

@@ -414,6 +414,7 @@ impl<R: Read> Items<R> {
         std::mem::take(&mut self.chunks.warnings)
     }
 
+    #[allow(clippy::should_implement_trait)] // It can fail, and the end is not an error.
     pub fn next(&mut self) -> io::Result<Option<Item>> {
         while self.at == self.payload.len() {
             if self.left != 0 {

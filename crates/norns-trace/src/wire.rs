@@ -665,7 +665,7 @@ mod tests {
     fn random_events(seed: u64) -> Vec<Record<'static>> {
         let mut random = Random(seed);
         let mut sequence = 7;
-        let few_pcs = random.next() % 3 > 0;
+        let few_pcs = !random.next().is_multiple_of(3);
         (0..random.next() % 200)
             .map(|_| {
                 let code = CODES[random.next() as usize % CODES.len()];

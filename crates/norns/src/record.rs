@@ -185,10 +185,10 @@ fn count(output: &Path) -> anyhow::Result<Recorded> {
         match item {
             Item::Event(..) => recorded.events += 1,
             Item::Thread(_) => recorded.threads += 1,
-            Item::Info(info) if info.key == info::COUNTER => {
-                if info.values == ["instrumented", "0"] {
-                    recorded.instrumented = false;
-                }
+            Item::Info(info)
+                if info.key == info::COUNTER && info.values == ["instrumented", "0"] =>
+            {
+                recorded.instrumented = false;
             }
             _ => {}
         }

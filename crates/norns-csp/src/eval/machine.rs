@@ -490,7 +490,7 @@ impl Evaluator {
                     }
                 }
             }
-            Expr::Binary(op, ..) => match op {
+            Expr::Binary(
                 BinaryOp::And
                 | BinaryOp::Or
                 | BinaryOp::Plus
@@ -504,9 +504,9 @@ impl Evaluator {
                 | BinaryOp::Less
                 | BinaryOp::LessEqual
                 | BinaryOp::Greater
-                | BinaryOp::GreaterEqual => self.binary(id, env),
-                _ => self.process(id, env).map(Value::Process),
-            },
+                | BinaryOp::GreaterEqual,
+                ..,
+            ) => self.binary(id, env),
             Expr::Wildcard | Expr::Both(..) => {
                 unreachable!("the parser leaves no patterns in expressions")
             }

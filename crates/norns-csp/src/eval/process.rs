@@ -274,10 +274,10 @@ impl Evaluator {
     pub(super) fn event_set(&mut self, id: ExprId, env: &Env) -> Result<EventSet> {
         let span = self.span(id);
         let set = self.set(id, env)?;
-        self.to_events(&set, span)
+        self.events_in(&set, span)
     }
 
-    pub(super) fn to_events(&mut self, set: &Set, span: Span) -> Result<EventSet> {
+    pub(super) fn events_in(&mut self, set: &Set, span: Span) -> Result<EventSet> {
         if let Set::AllEventsBut(missing) = set {
             let mut events = Vec::with_capacity(missing.len());
             for value in missing {

@@ -155,7 +155,7 @@ impl<'a> Printer<'a> {
         };
         let ends_seq = in_seq && matches!(node, Expr::Binary(BinaryOp::Greater, ..));
         let brackets = match open {
-            true => !last && least > 0 || !last && in_seq,
+            true => !last && (least > 0 || in_seq),
             false => level < least || ends_seq,
         } || self.full && level < 25 && least > 0;
         let (last, in_seq) = (last || brackets, in_seq && !brackets);

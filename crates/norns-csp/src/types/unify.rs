@@ -269,10 +269,8 @@ impl Types {
                 return false;
             }
             match self.head_ty(ty) {
-                Ty::Var(var) => {
-                    if !found.contains(&var) {
-                        found.push(var);
-                    }
+                Ty::Var(var) if !found.contains(&var) => {
+                    found.push(var);
                 }
                 Ty::Set(inner) | Ty::Seq(inner) => left.push(inner),
                 Ty::Map(a, b) | Ty::Dot(a, b) | Ty::Dotable(a, b) => left.extend([b, a]),

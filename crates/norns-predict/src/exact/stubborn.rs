@@ -244,10 +244,10 @@ impl Limits<'_> {
                     }
                 }
             }
-            Op::Write(_) | Op::Free(_) | Op::Allocate(_) | Op::Atomic { .. } => {
-                if self.model.meaning == Meaning::Faithful {
-                    self.for_dependent_on_write(state, thread, event, pull);
-                }
+            Op::Write(_) | Op::Free(_) | Op::Allocate(_) | Op::Atomic { .. }
+                if self.model.meaning == Meaning::Faithful =>
+            {
+                self.for_dependent_on_write(state, thread, event, pull);
             }
             _ => {}
         }

@@ -66,6 +66,9 @@ struct Inside {
     release: Option<EventIndex>,
 }
 
+/// A thread, and of each of its accesses the position and the value that is there after it.
+type ThreadAccesses = (usize, Vec<(u32, u32)>);
+
 pub(super) struct Must<'m, 't> {
     model: &'m Model<'t>,
     locks: &'m [Option<Lock>],
@@ -81,8 +84,8 @@ pub(super) struct Must<'m, 't> {
     needs: Vec<Need>,
     /// The positions of the events that give something.
     gifts: Vec<Positions>,
-    /// For every register the accesses: position, and the value that is there after it.
-    left: Vec<Vec<(usize, Vec<(u32, u32)>)>>,
+    /// For every register its accesses, thread by thread.
+    left: Vec<Vec<ThreadAccesses>>,
     /// For every event the sections that it is in: a number in `inside`.
     place: Vec<u32>,
     inside: Vec<Vec<Inside>>,
@@ -177,7 +180,7 @@ impl<'m, 't> Must<'m, 't> {
     pub fn add_register(&mut self, register: &Register) {
         let model = self.model;
         let number = self.left.len() as u32;
-        let mut left: Vec<(usize, Vec<(u32, u32)>)> = Vec::new();
+        let mut left: Vec<ThreadAccesses> = Vec::new();
         let mut gift_of: FxHashMap<u32, u32> = FxHashMap::default();
         let mut last: FxHashMap<usize, (EventIndex, u32)> = FxHashMap::default();
         let of_branches = !register.always_counts();

@@ -272,9 +272,9 @@ impl Predictor<'_> {
         if wanted.is_some_and(FxHashSet::is_empty) {
             return;
         }
-        // For every pair of places some pairs of events, and how many more there are.
-        let mut groups: BTreeMap<(Side, Side), (Vec<(EventIndex, EventIndex)>, usize)> =
-            BTreeMap::new();
+        /// Some pairs of events, and how many more there are.
+        type Tries = (Vec<(EventIndex, EventIndex)>, usize);
+        let mut groups: BTreeMap<(Side, Side), Tries> = BTreeMap::new();
         let mut filtered = Filtered::default();
         let (model, index) = (self.model, &self.index);
         let pairs = accesses.most_pairs();

@@ -225,7 +225,7 @@ fn places(trace: &Trace, events: &[EventIndex]) -> Vec<u32> {
 #[derive(Default)]
 struct OtherPairs {
     /// `None` when there are too many pairs to look at.
-    by_sides: Option<BTreeMap<(Side, Side), (Vec<(EventIndex, EventIndex)>, bool)>>,
+    by_sides: Option<BySides>,
     looked: bool,
 }
 
@@ -251,6 +251,7 @@ impl OtherPairs {
     }
 }
 
+/// Some pairs of events of every pair of places, and whether they are all.
 type BySides = BTreeMap<(Side, Side), (Vec<(EventIndex, EventIndex)>, bool)>;
 
 fn collect(model: &Model, index: &Index) -> Option<BySides> {

@@ -20,6 +20,9 @@ use crate::agreement::Found;
 /// Who wrote a byte last: an event, or nobody.
 type Writer = Option<EventIndex>;
 
+/// How far every thread is, and who wrote each byte that a read can still see.
+type StateKey = (Vec<u32>, Vec<(u64, Writer)>);
+
 struct Explorer<'t> {
     model: Model<'t>,
     reads: Reads,
@@ -31,8 +34,8 @@ struct Explorer<'t> {
     found: Found,
     /// Races that some whole run passes.
     passed: BTreeSet<(EventIndex, EventIndex)>,
-    /// Whether a schedule through it takes all events.
-    seen: BTreeMap<(Vec<u32>, Vec<(u64, Writer)>), bool>,
+    /// Whether a schedule through this state takes all events.
+    seen: BTreeMap<StateKey, bool>,
     steps_left: usize,
 }
 

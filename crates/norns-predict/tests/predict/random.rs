@@ -24,7 +24,7 @@ fn shape(seed: u64) -> Shape {
         events: 6 + random.below(22),
         locks: 1 + random.below(3),
         variables: 1 + random.below(4),
-        plain: seed % 3 != 0,
+        plain: !seed.is_multiple_of(3),
     }
 }
 

@@ -167,6 +167,10 @@ impl Monitor {
 
     /// A thread by its number, without the lock: what of it never changes may be read, and what
     /// only the caller changes.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the block of a thread is shared by pointer; norns-rt/src/control is moving to slot numbers"
+    )]
     pub fn thread_numbered(&'static self, number: u32) -> Option<&'static mut ControlThread> {
         let state = self.state.get();
         // SAFETY: entries are only added, the pointer before the count, and blocks are never

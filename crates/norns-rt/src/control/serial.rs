@@ -531,7 +531,8 @@ impl Guard {
         self.serial.decisions += 1;
         let by_priority = self.serial.by_priority;
         let chance = if by_priority { CHANGE } else { SWITCH };
-        let lets_go = point == Point::LetsOthersGo || draw(&mut self.serial.random) % chance == 0;
+        let lets_go =
+            point == Point::LetsOthersGo || draw(&mut self.serial.random).is_multiple_of(chance);
         if by_priority && lets_go {
             self.fall(me);
         }

@@ -143,14 +143,11 @@ struct Access {
 /// value belongs to, by the points where they release.
 type Sequence = Vec<usize>;
 
+/// The line that freed memory, and which bytes.
+type Freed = (usize, std::ops::Range<usize>);
+
 /// `before[j]` has every line that happens before line j, and the accesses of the run.
-fn judge(
-    run: &str,
-) -> (
-    Vec<BTreeSet<usize>>,
-    Vec<Access>,
-    Vec<(usize, std::ops::Range<usize>)>,
-) {
+fn judge(run: &str) -> (Vec<BTreeSet<usize>>, Vec<Access>, Vec<Freed>) {
     let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new()];
     let mut accesses = Vec::new();
     let mut forgotten = Vec::new();

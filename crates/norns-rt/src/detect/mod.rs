@@ -205,7 +205,7 @@ impl Detector {
         let round = var.entered / count;
         let starts_round = var.entered.is_multiple_of(count);
         var.entered = var.entered.wrapping_add(1);
-        let clock = if round % 2 == 0 {
+        let clock = if round.is_multiple_of(2) {
             &mut var.released
         } else {
             &mut var.other
@@ -220,7 +220,7 @@ impl Detector {
 
     pub fn barrier_exit(&self, thread: &mut Thread, object: usize, round: BarrierRound) {
         let var = self.syncs.lock(&self.arena, object);
-        let clock = if round.0 % 2 == 0 {
+        let clock = if round.0.is_multiple_of(2) {
             &var.released
         } else {
             &var.other

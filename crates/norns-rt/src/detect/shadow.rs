@@ -552,7 +552,7 @@ impl Shadow {
 
     fn forget_in_chunk(&self, start: usize, end: usize) {
         // A page of shadow holds the cells of this many bytes.
-        const COVERED: usize = PAGE / (CELLS * 8) << GRANULE_BITS;
+        const COVERED: usize = (PAGE / (CELLS * 8)) << GRANULE_BITS;
         if self.crowded(start).load(Ordering::Relaxed) != 0 {
             for at in (start..end).step_by(8) {
                 self.forget_link(at);

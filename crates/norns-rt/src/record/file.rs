@@ -22,7 +22,9 @@ struct Path(UnsafeCell<([u8; PATH_ROOM], usize)>);
 unsafe impl Sync for Path {}
 
 impl Path {
-    const EMPTY: Path = Path(UnsafeCell::new(([0; PATH_ROOM], 0)));
+    const fn empty() -> Path {
+        Path(UnsafeCell::new(([0; PATH_ROOM], 0)))
+    }
 
     /// # Safety
     /// Only from the constructor; the parts fit.
@@ -42,8 +44,8 @@ impl Path {
     }
 }
 
-static PATH: Path = Path::EMPTY;
-static TAIL: Path = Path::EMPTY;
+static PATH: Path = Path::empty();
+static TAIL: Path = Path::empty();
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);

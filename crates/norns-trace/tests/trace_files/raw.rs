@@ -444,8 +444,7 @@ fn a_torn_chunk_is_taken_from_the_tail() {
     // A thread was killed inside its write, another one appended behind it.
     let mut random = Random(21 ^ 0x55);
     let all = chunks(&run, &mut random);
-    let (thread, index, first, payload) =
-        all.iter().filter(|chunk| chunk.0 == 1).next_back().unwrap();
+    let (thread, index, first, payload) = all.iter().rfind(|chunk| chunk.0 == 1).unwrap();
     let torn = chunk_bytes(*thread, *index, *first, payload);
     let start = content
         .windows(4)
