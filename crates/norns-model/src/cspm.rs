@@ -144,7 +144,9 @@ impl Writer<'_> {
             "-- The model of a trace: every order of its events that synchronisation allows.",
         );
         self.line(match self.model.meaning {
-            Meaning::Optimistic => "-- Optimistic: a read may see another write than it saw.",
+            Meaning::Optimistic | Meaning::SameValues => {
+                "-- Optimistic: a read may see another write than it saw."
+            }
             Meaning::Faithful => "-- Faithful: every read sees the write that it saw.",
         });
         self.line("");

@@ -1,14 +1,44 @@
 //! A witness: one reordering of a trace that shows a bug.
 
-use norns_trace::EventIndex;
+use norns_trace::{EventIndex, Trace};
 
 /// What counts as another schedule of the same trace.
+///
+/// The engines that walk through states (`Model`, `checker`) do not know values: to them
+/// `SameValues` is the same as `Optimistic`, and whoever asks has to sift their answers with the
+/// ordering solver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Meaning {
-    /// Program order and what the synchronisation objects allow.
+    /// Program order and what the synchronisation objects allow; a read may see any write.
     Optimistic,
-    /// In addition every executed read sees the write that it saw in the trace.
+    /// In addition every executed read sees the write that it saw in the trace. Where the trace
+    /// has branch events, the ordering solver asks this only of the reads that an executed branch
+    /// depends on.
     Faithful,
+    /// In addition to `Optimistic` every executed read sees the value that it saw in the trace,
+    /// whichever write left it there; with branch events as above.
+    SameValues,
+}
+
+impl Meaning {
+    /// The most precise meaning for which the trace holds the information: its values, or at
+    /// least the order of its accesses.
+    pub fn usual(trace: &Trace) -> Meaning {
+        match (trace.accesses_ordered, trace.values.is_empty()) {
+            (true, false) => Meaning::SameValues,
+            (true, true) => Meaning::Faithful,
+            (false, _) => Meaning::Optimistic,
+        }
+    }
+
+    /// The meaning for an engine that cannot compare values: a read that keeps its write keeps
+    /// its value as well.
+    pub fn without_values(self) -> Meaning {
+        match self {
+            Meaning::SameValues => Meaning::Faithful,
+            meaning => meaning,
+        }
+    }
 }
 
 /// The bug that the state after `Witness::schedule` shows.

@@ -56,7 +56,6 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
     };
     let exact = Options {
         engine: Engine::Exact,
-        values: false,
         detail: options.detail.max(Detail::Places),
         ..*options
     };

@@ -14,4 +14,4 @@ pub mod order;
 pub mod stage;
 pub mod values;
 
-pub use stage::{Detail, Engine, Options, Prediction, predict, usual_meaning};
+pub use stage::{Detail, Engine, Options, Prediction, predict};

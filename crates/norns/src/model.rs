@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use anyhow::Context;
 use norns_model::cspm::{Checks, cspm};
 use norns_model::{Meaning, Model};
-use norns_predict::usual_meaning;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -48,7 +47,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         eprintln!("warning: {warning}");
     }
     let meaning = match arguments.meaning {
-        None => usual_meaning(&trace),
+        None => Meaning::usual(&trace).without_values(),
         Some(MeaningName::Optimistic) => Meaning::Optimistic,
         Some(MeaningName::Faithful) => Meaning::Faithful,
     };

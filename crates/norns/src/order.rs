@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, bail};
 use norns_model::{Bug, Meaning, Model};
 use norns_order::smtlib;
-use norns_predict::order::{Constraint, Engine, Outcome, Reads};
+use norns_predict::order::{Constraint, Engine, Outcome};
 use norns_trace::{EventIndex, Op, Trace};
 
 /// Without questions of the user, so many conflicting pairs are looked at.
@@ -102,13 +102,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     for warning in warnings {
         eprintln!("warning: {warning}");
     }
-    let reads = match arguments.reads {
-        Some(ReadsName::Anything) => Reads::Anything,
-        Some(ReadsName::Write) => Reads::SameWrite,
-        Some(ReadsName::Value) => Reads::SameValue,
-        None => Reads::usual(&trace),
+    let meaning = match arguments.reads {
+        Some(ReadsName::Anything) => Meaning::Optimistic,
+        Some(ReadsName::Write) => Meaning::Faithful,
+        Some(ReadsName::Value) => Meaning::SameValues,
+        None => Meaning::usual(&trace),
     };
-    let mut engine = Engine::new(&trace, reads);
+    let mut engine = Engine::new(&trace, meaning);
     engine.budget = arguments.budget;
     if engine.mismatches() > 0 {
         eprintln!(

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use norns_model::Meaning;
 use norns_predict::stage::{Counts, Reductions};
-use norns_predict::{Detail, Engine, Options, Prediction, predict, usual_meaning};
+use norns_predict::{Detail, Engine, Options, Prediction, predict};
 use norns_report::describe::{access_kind, bug_kind, shown_frame};
 use norns_report::{
     AccessKind, Findings, Kind, Place, Predicted, Steps, bug_events, fingerprint, terminal,
@@ -154,11 +154,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let racy = |kind: &Kind| matches!(kind, Kind::DataRace | Kind::UseAfterFree | Kind::DoubleFree);
     let options = Options {
         meaning: match arguments.meaning {
-            None => usual_meaning(&trace),
+            None => Meaning::usual(&trace),
             Some(MeaningName::Optimistic) => Meaning::Optimistic,
             Some(MeaningName::Faithful) => Meaning::Faithful,
         },
-        values: arguments.meaning.is_none() && norns_predict::values::are_known(&trace),
         engine: arguments.engine.engine(&trace)?,
         detail: if arguments.pairs {
             Detail::Pairs
@@ -313,8 +312,8 @@ fn output(
     }
     Output {
         findings,
-        meaning: match options.meaning {
-            _ if by_values(options) => "values",
+        meaning: match options.answered_meaning() {
+            Meaning::SameValues => "values",
             Meaning::Optimistic => "optimistic",
             Meaning::Faithful => "faithful",
         },
@@ -401,11 +400,6 @@ fn in_places(places: &[Place]) -> String {
         .map(|place| format!("{}:{}", place.file, place.line))
         .collect();
     places.join(" ")
-}
-
-/// Whether the engine uses the values of the trace.
-fn by_values(options: &Options) -> bool {
-    options.values && matches!(options.engine, Engine::Auto | Engine::Order)
 }
 
 /// Only what is not zero, but always the candidates and the undecided ones.

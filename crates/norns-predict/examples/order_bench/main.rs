@@ -23,7 +23,7 @@ use norns_model::{Bug, Meaning, Model};
 use norns_order::Answer;
 use norns_predict::candidate::{Accesses, Filtered, is_ruled_out};
 use norns_predict::exact::index::Index;
-use norns_predict::order::{BackEnd, Counts, Engine, Reads};
+use norns_predict::order::{BackEnd, Counts, Engine};
 use norns_trace::{EventIndex, Trace};
 
 use shapes::{Shape, TABLE_3, large};
@@ -48,13 +48,13 @@ enum Row {
     Large {
         length: usize,
         synchronisation: Synchronisation,
-        reads: Reads,
+        meaning: Meaning,
         branches: bool,
     },
 }
 
 fn rows() -> Vec<Row> {
-    use Reads::{Anything, SameValue, SameWrite};
+    use Meaning::{Faithful, Optimistic, SameValues};
     let mut rows: Vec<Row> = TABLE_3.into_iter().map(Row::Paper).collect();
     for length in LENGTHS {
         for synchronisation in [
@@ -62,16 +62,16 @@ fn rows() -> Vec<Row> {
             Synchronisation::Waits,
             Synchronisation::All,
         ] {
-            for (reads, branches) in [
-                (Anything, false),
-                (SameWrite, false),
-                (SameValue, false),
-                (SameValue, true),
+            for (meaning, branches) in [
+                (Optimistic, false),
+                (Faithful, false),
+                (SameValues, false),
+                (SameValues, true),
             ] {
                 rows.push(Row::Large {
                     length,
                     synchronisation,
-                    reads,
+                    meaning,
                     branches,
                 });
             }
@@ -97,10 +97,10 @@ impl Row {
         }
     }
 
-    fn reads(self) -> Reads {
+    fn meaning(self) -> Meaning {
         match self {
-            Row::Paper(_) => Reads::SameValue,
-            Row::Large { reads, .. } => reads,
+            Row::Paper(_) => Meaning::SameValues,
+            Row::Large { meaning, .. } => meaning,
         }
     }
 
@@ -125,7 +125,7 @@ impl Row {
             Row::Large {
                 length,
                 synchronisation,
-                reads,
+                meaning,
                 branches,
             } => {
                 let synchronisation = match synchronisation {
@@ -133,11 +133,11 @@ impl Row {
                     Synchronisation::Waits => "waits",
                     Synchronisation::All => "all kinds",
                 };
-                let reads = match (reads, branches) {
-                    (Reads::Anything, _) => "anything",
-                    (Reads::SameWrite, _) => "write",
-                    (Reads::SameValue, false) => "value",
-                    (Reads::SameValue, true) => "branches",
+                let reads = match (meaning, branches) {
+                    (Meaning::Optimistic, _) => "anything",
+                    (Meaning::Faithful, _) => "write",
+                    (Meaning::SameValues, false) => "value",
+                    (Meaning::SameValues, true) => "branches",
                 };
                 format!(
                     "{{\"table\": 0, \"events\": {length}, \"synchronisation\": \
@@ -290,7 +290,7 @@ fn ask(back_end: &mut impl BackEnd, bugs: &[Bug], before: f64) {
 fn ours(row: Row, set: &str) {
     let trace = row.trace();
     let watch = Watch::start();
-    let mut engine = Engine::new(&trace, row.reads());
+    let mut engine = Engine::new(&trace, row.meaning());
     let mut building = watch.seconds();
     let (bugs, counts) = questions(row, set, &trace, &engine);
     if let Row::Paper(_) = row {
@@ -329,7 +329,7 @@ fn many(row: Row, count: usize) {
     for i in (1..bugs.len()).rev() {
         bugs.swap(i, random.below(i + 1));
     }
-    let mut engine = Engine::new(&trace, row.reads());
+    let mut engine = Engine::new(&trace, row.meaning());
     engine.budget = BUDGET;
     let watch = Watch::start();
     let mut undecided = 0;
@@ -369,7 +369,7 @@ fn z3(row: Row, set: &str) {
     }
 
     let trace = row.trace();
-    let engine = Engine::new(&trace, row.reads());
+    let engine = Engine::new(&trace, row.meaning());
     let (bugs, _) = questions(row, set, &trace, &engine);
     let problem = engine.problem(&bugs);
     println!("{{\"questions\": {}, \"start\": {:.3}}}", bugs.len(), cpu());

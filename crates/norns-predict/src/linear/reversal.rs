@@ -155,7 +155,7 @@ impl Scheduler<'_, '_> {
             Op::Unlock(_) => true,
             op => match op.object() {
                 Some(object) => self.object_in_order(event, object),
-                None => model.meaning == Meaning::Optimistic || self.memory_allows(event),
+                None => model.meaning != Meaning::Faithful || self.memory_allows(event),
             },
         }
     }

@@ -3,12 +3,11 @@
 //! Knows nothing of registers, locations or the solver: memory is bytes, and the schedule is run
 //! through it once.
 
-use norns_model::Model;
 use norns_model::location::Touch;
+use norns_model::{Meaning, Model};
 use norns_trace::{EventIndex, trace::Value};
 use rustc_hash::FxHashMap;
 
-use super::Reads;
 use super::needs::is_branch;
 
 /// What a byte holds: its value when known, and who wrote it (`None`: nobody in the trace).
@@ -16,7 +15,7 @@ type Byte = (Option<u8>, Option<EventIndex>);
 
 /// What a trace says about its reads, gathered once.
 pub(super) struct ReadCheck {
-    reads: Reads,
+    meaning: Meaning,
     branches: bool,
     /// The addresses of the bytes that some event reads, sorted. No others matter, and whole stacks
     /// are written when they are given back.
@@ -36,7 +35,7 @@ pub(super) struct ReadCheck {
 type Seen = Vec<Byte>;
 
 impl ReadCheck {
-    pub fn new(model: &Model<'_>, reads: Reads) -> Self {
+    pub fn new(model: &Model<'_>, meaning: Meaning) -> Self {
         let all: Vec<EventIndex> = (0..model.trace.events.len())
             .map(EventIndex::from_index)
             .collect();
@@ -57,7 +56,7 @@ impl ReadCheck {
             first_seen.push(first_seen[event.index()] + size);
         }
         let mut check = ReadCheck {
-            reads,
+            meaning,
             branches: all.iter().any(|&event| is_branch(model, event)),
             bytes,
             first_byte,
@@ -100,7 +99,7 @@ impl ReadCheck {
             let pairs = self.seen(&self.observed, event).iter();
             for (then, now) in pairs.zip(self.seen(&seen, event)) {
                 let same_value = then.0.is_some() && then.0 == now.0;
-                if then.1 != now.1 && !(self.reads == Reads::SameValue && same_value) {
+                if then.1 != now.1 && !(self.meaning == Meaning::SameValues && same_value) {
                     return Err(event);
                 }
             }
@@ -109,7 +108,7 @@ impl ReadCheck {
     }
 
     fn run(&self, model: &Model<'_>, schedule: &[EventIndex]) -> Seen {
-        let by_value = self.reads == Reads::SameValue;
+        let by_value = self.meaning == Meaning::SameValues;
         let told = |writer, byte| self.told.get(&(writer, byte)).copied().filter(|_| by_value);
         let mut memory: Vec<Option<Byte>> = vec![None; self.bytes.len()];
         let last = self.first_seen.last().copied().unwrap_or(0);

@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use norns_model::Model;
+use norns_model::{Meaning, Model};
 use norns_order::{Formula, Lazy, Node, View};
 use norns_trace::{Event, EventIndex, Op};
 
@@ -17,7 +17,7 @@ use super::locks::locks;
 use super::must::Must;
 use super::needs::Needs;
 use super::reach::Reach;
-use super::registers::{Reads, Register, locations, onces};
+use super::registers::{Register, locations, onces};
 use super::rehearsal::{Sections, Stops, rehearse};
 use super::run::{Objects, Run};
 use super::waiting::{Move, Prospect, Waiting, Way};
@@ -68,12 +68,12 @@ pub enum Knowledge {
 }
 
 impl Encoding {
-    pub fn new(model: &Model<'_>, reads: Reads, knowledge: Knowledge) -> Self {
+    pub fn new(model: &Model<'_>, meaning: Meaning, knowledge: Knowledge) -> Self {
         let count = model.trace.events.len();
         let locks = locks(model);
-        let (mut registers, mismatches) = locations(model, reads);
+        let (mut registers, mismatches) = locations(model, meaning);
         let needs = Needs::of(model)
-            .filter(|_| reads != Reads::Anything)
+            .filter(|_| meaning != Meaning::Optimistic)
             .map(Rc::new);
         if let Some(needs) = &needs {
             for register in &mut registers {

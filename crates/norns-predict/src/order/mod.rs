@@ -45,7 +45,6 @@ use check::ReadCheck;
 use encoding::Encoding;
 pub use encoding::Knowledge;
 use frame::node;
-pub use registers::Reads;
 
 /// What is known about a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +90,7 @@ pub fn too_long(trace: &Trace) -> Option<String> {
 /// All questions about one trace.
 pub struct Engine<'t> {
     model: Model<'t>,
-    reads: Reads,
+    meaning: Meaning,
     encoding: Encoding,
     solver: Solver,
     checker: Checker<'t>,
@@ -114,30 +113,30 @@ pub struct Problem {
 }
 
 impl<'t> Engine<'t> {
-    pub fn new(trace: &'t Trace, reads: Reads) -> Self {
-        Self::with_knowledge(trace, reads, Knowledge::All)
+    pub fn new(trace: &'t Trace, meaning: Meaning) -> Self {
+        Self::with_knowledge(trace, meaning, Knowledge::All)
     }
 
     /// The answers are the same; with little knowledge the search has to find more itself.
-    pub fn with_knowledge(trace: &'t Trace, reads: Reads, knowledge: Knowledge) -> Self {
+    pub fn with_knowledge(trace: &'t Trace, meaning: Meaning, knowledge: Knowledge) -> Self {
         let model = Model::new(trace, Meaning::Optimistic);
-        let encoding = Encoding::new(&model, reads, knowledge);
+        let encoding = Encoding::new(&model, meaning, knowledge);
         let threads = model.threads.len() as u32;
         let chain = trace.events.iter().map(|event| event.thread.0);
         let mut solver = Solver::with_chains(chain.chain([threads]).collect(), &encoding.edges);
         solver.set_steady(encoding.frame.end);
-        let by_write = reads == Reads::SameWrite && !encoding.has_branches();
-        let meaning = if by_write {
+        let by_write = meaning == Meaning::Faithful && !encoding.has_branches();
+        let checked = if by_write {
             Meaning::Faithful
         } else {
             Meaning::Optimistic
         };
         Engine {
-            checker: Checker::new(trace, meaning),
+            checker: Checker::new(trace, checked),
             histories: Histories::of(&model),
             read_check: None,
             model,
-            reads,
+            meaning,
             encoding,
             solver,
             added: Vec::new(),
@@ -252,12 +251,12 @@ impl<'t> Engine<'t> {
         if let Err(refusal) = self.checker.check(witness) {
             panic!("the ordering solver gave a schedule that is none: {refusal}");
         }
-        let by_value = self.reads == Reads::SameValue || self.encoding.has_branches();
-        if self.reads != Reads::Anything && by_value {
-            let (model, reads) = (&self.model, self.reads);
+        let by_value = self.meaning == Meaning::SameValues || self.encoding.has_branches();
+        if self.meaning != Meaning::Optimistic && by_value {
+            let (model, meaning) = (&self.model, self.meaning);
             let read_check = self
                 .read_check
-                .get_or_insert_with(|| ReadCheck::new(model, reads));
+                .get_or_insert_with(|| ReadCheck::new(model, meaning));
             if let Err(event) = read_check.check(model, &witness.schedule) {
                 panic!(
                     "the ordering solver let event {} see another value",
@@ -271,7 +270,7 @@ impl<'t> Engine<'t> {
     pub fn problem(&self, bugs: &[Bug]) -> Problem {
         let mut formula = Formula::new();
         // The variables of branch mode belong to one formula: a fresh encoding.
-        let encoding = Encoding::new(&self.model, self.reads, Knowledge::Little);
+        let encoding = Encoding::new(&self.model, self.meaning, Knowledge::Little);
         encoding.all(&mut formula);
         let end = encoding.frame.end;
         for constraint in &self.added {

@@ -10,8 +10,8 @@
 //! its value (Huang, Meredith, Rosu 2014). Without branch events everything that follows a read
 //! may depend on it.
 
-use norns_model::Model;
 use norns_model::location::{LocationId, Touch};
+use norns_model::{Meaning, Model};
 use norns_order::{Formula, Node};
 use norns_trace::{EventIndex, Op};
 use rustc_hash::FxHashMap;
@@ -37,28 +37,6 @@ pub(super) struct Register {
     sources: FxHashMap<u32, ByThread>,
     /// Where branches say which reads count; `None`: all that take place.
     needs: Option<std::rc::Rc<Needs>>,
-}
-
-/// What a read has to see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
-    /// Anything: the optimistic meaning.
-    Anything,
-    /// The write that it saw in the trace: the faithful meaning.
-    SameWrite,
-    /// A write of the value that it saw in the trace.
-    SameValue,
-}
-
-impl Reads {
-    /// The strictest that the trace has what is needed for.
-    pub fn usual(trace: &norns_trace::Trace) -> Reads {
-        match (trace.accesses_ordered, trace.values.is_empty()) {
-            (true, false) => Reads::SameValue,
-            (true, true) => Reads::SameWrite,
-            (false, _) => Reads::Anything,
-        }
-    }
 }
 
 /// Values of one location in the order of the trace.
@@ -148,8 +126,8 @@ impl Builder {
 
 /// The registers of all shared locations, and how many reads did not see the last write that the
 /// trace has: something that is not recorded wrote there. They need the write before them.
-pub(super) fn locations(model: &Model<'_>, reads: Reads) -> (Vec<Register>, usize) {
-    if reads == Reads::Anything {
+pub(super) fn locations(model: &Model<'_>, meaning: Meaning) -> (Vec<Register>, usize) {
+    if meaning == Meaning::Optimistic {
         return (Vec::new(), 0);
     }
     let trace = model.trace;
@@ -163,7 +141,7 @@ pub(super) fn locations(model: &Model<'_>, reads: Reads) -> (Vec<Register>, usiz
         let Some(touch) = Touch::of(event.op) else {
             continue;
         };
-        let value = value.filter(|_| reads == Reads::SameValue);
+        let value = value.filter(|_| meaning == Meaning::SameValues);
         for location in model.locations.of_event(here).map(LocationId) {
             if !model.locations.is_shared_and_written(location) {
                 continue;

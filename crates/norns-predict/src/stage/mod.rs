@@ -13,7 +13,7 @@ mod deadlocks;
 mod options;
 mod races;
 
-pub use options::{Counts, Detail, Engine, Options, Prediction, Reductions, usual_meaning};
+pub use options::{Counts, Detail, Engine, Options, Prediction, Reductions};
 pub use races::sides;
 
 use norns_model::checker::Checker;
@@ -33,36 +33,41 @@ const MOST_ORDERED: usize = 20_000;
 
 /// Predicts races and deadlocks.
 pub fn predict(trace: &Trace, options: &Options) -> Prediction {
+    let options = Options {
+        meaning: options.answered_meaning(),
+        ..*options
+    };
     if options.engine == Engine::Csp {
-        return csp::predict_by_csp(trace, options);
+        return csp::predict_by_csp(trace, &options);
     }
-    let by_values = options.values && matches!(options.engine, Engine::Auto | Engine::Order);
-    if !by_values {
-        return predict_by_order(trace, options);
+    if options.meaning != Meaning::SameValues {
+        return run_stages(trace, &options);
     }
-    let optimistic = Options {
-        meaning: Meaning::Optimistic,
-        values: options.engine == Engine::Order,
-        reductions: match options.engine {
+    if options.engine == Engine::Order {
+        let by_solver = Options {
             // Two events of one segment may have seen different values.
-            Engine::Order => Reductions {
+            reductions: Reductions {
                 hybrid: options.reductions.hybrid,
                 ..Reductions::NONE
             },
-            _ => options.reductions,
-        },
-        longest_kept: usize::MAX,
-        ..*options
-    };
-    let mut found = predict_by_order(trace, &optimistic);
-    if options.engine == Engine::Auto {
-        values::sift(trace, options, &mut found);
+            longest_kept: usize::MAX,
+            ..options
+        };
+        return run_stages(trace, &by_solver);
     }
+    let optimistic = Options {
+        meaning: Meaning::Optimistic,
+        longest_kept: usize::MAX,
+        ..options
+    };
+    let mut found = run_stages(trace, &optimistic);
+    values::sift(trace, &options, &mut found);
     found
 }
 
-/// Without values, or with the ordering solver alone.
-fn predict_by_order(trace: &Trace, options: &Options) -> Prediction {
+/// All stages, in a meaning that each of them can answer: values only with the ordering solver
+/// alone.
+fn run_stages(trace: &Trace, options: &Options) -> Prediction {
     let model = Model::new(trace, options.meaning);
     let mut predictor = Predictor {
         model: &model,
@@ -189,13 +194,8 @@ impl<'a> Predictor<'a> {
         if trace.events.len() > MOST_ORDERED {
             return order::Outcome::Undecided;
         }
-        let reads = match self.options.meaning {
-            _ if self.options.values => order::Reads::SameValue,
-            Meaning::Optimistic => order::Reads::Anything,
-            Meaning::Faithful => order::Reads::SameWrite,
-        };
         self.order
-            .get_or_insert_with(|| order::Engine::new(trace, reads))
+            .get_or_insert_with(|| order::Engine::new(trace, self.options.meaning))
             .find(bug)
     }
 

@@ -6,7 +6,6 @@ use norns_model::{Meaning, Witness};
 use norns_trace::{EventIndex, Trace};
 
 use crate::candidate::Filtered;
-use crate::values;
 
 /// Which engines take part after the filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +34,9 @@ pub enum Detail {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
+    /// Only `Engine::Auto` and `Engine::Order` can compare values; the others answer
+    /// `Meaning::SameValues` as `Meaning::Faithful`.
     pub meaning: Meaning,
-    /// The trace has values, and they decide what can be: then, for the engines that can use
-    /// them (all together, and the ordering solver), `meaning` does not count.
-    pub values: bool,
     pub engine: Engine,
     pub detail: Detail,
     pub races: bool,
@@ -76,11 +74,10 @@ impl Reductions {
 }
 
 impl Options {
-    /// The usual options for a trace: faithful where the order of its accesses is known.
+    /// The usual options for a trace.
     pub fn usual(trace: &Trace) -> Options {
         Options {
-            meaning: usual_meaning(trace),
-            values: values::are_known(trace),
+            meaning: Meaning::usual(trace),
             engine: Engine::Auto,
             detail: Detail::Places,
             races: true,
@@ -90,13 +87,13 @@ impl Options {
             longest_kept: usize::MAX,
         }
     }
-}
 
-pub fn usual_meaning(trace: &Trace) -> Meaning {
-    if trace.accesses_ordered {
-        Meaning::Faithful
-    } else {
-        Meaning::Optimistic
+    /// The meaning that this engine answers.
+    pub fn answered_meaning(&self) -> Meaning {
+        match self.engine {
+            Engine::Auto | Engine::Order => self.meaning,
+            Engine::Linear | Engine::Exact | Engine::Csp => self.meaning.without_values(),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use norns_trace::{EventIndex, Trace};
 use crate::candidate::{Accesses, Filtered, is_ruled_out, lock_cycles};
 use crate::exact::index::Index;
 use crate::linear::Side;
-use crate::order::{Engine as Solver, Outcome, Reads, too_long};
+use crate::order::{Engine as Solver, Outcome, too_long};
 use crate::stage::{Options, Prediction, sides};
 
 /// How many pairs of events, or cycles, of the same places are asked about.
@@ -34,11 +34,6 @@ const TRIES: usize = 64;
 /// With more pairs than this only the predicted one is.
 const MOST_PAIRS: usize = 2_000_000;
 const CYCLE_STEPS: usize = 1_000_000;
-
-/// Whether a trace has what this stage needs.
-pub fn are_known(trace: &Trace) -> bool {
-    Reads::usual(trace) == Reads::SameValue
-}
 
 /// What is known of the places of one prediction.
 enum Sifted {
@@ -60,7 +55,7 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
     }
     let model = Model::new(trace, Meaning::Optimistic);
     let index = Index::of(&model);
-    let mut solver = Solver::new(trace, Reads::SameValue);
+    let mut solver = Solver::new(trace, Meaning::SameValues);
     if solver.mismatches() > 0 {
         found.not_analysed.push(format!(
             "values: {} reads of shared memory saw what no recorded write left there; they are \

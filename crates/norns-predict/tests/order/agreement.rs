@@ -9,7 +9,7 @@ use norns_model::{Bug, Meaning, Model};
 use norns_order::Answer;
 #[cfg(feature = "z3")]
 use norns_predict::order::SecondOpinion;
-use norns_predict::order::{BackEnd, Engine, Knowledge, Reads};
+use norns_predict::order::{BackEnd, Engine, Knowledge};
 use norns_trace::{EventIndex, Trace};
 
 use crate::coverage::{Coverage, MEMORY, SYNCHRONISATION, VALUES};
@@ -68,15 +68,15 @@ fn answers(bugs: &[Bug], back_end: &mut impl BackEnd, what: &str) -> Found {
 }
 
 /// Both back ends must find what is expected. Returns how much that is.
-pub fn check(trace: &Trace, reads: Reads, expected: &Found, what: &str) -> usize {
-    let mut engine = Engine::new(trace, reads);
+pub fn check(trace: &Trace, meaning: Meaning, expected: &Found, what: &str) -> usize {
+    let mut engine = Engine::new(trace, meaning);
     let bugs = candidates(trace, &engine);
     assert_eq!(
         &answers(&bugs, &mut engine, what),
         expected,
         "our solver, {what}"
     );
-    let mut search = Engine::with_knowledge(trace, reads, Knowledge::Little);
+    let mut search = Engine::with_knowledge(trace, meaning, Knowledge::Little);
     assert_eq!(
         &answers(&bugs, &mut search, what),
         expected,
@@ -159,10 +159,7 @@ fn both_meanings_of_model() {
     let mut tally = Tally::default();
     for seed in seeds(4000) {
         let trace = random_trace(seed, shape(seed, seed % 2 == 0));
-        for (meaning, reads) in [
-            (Meaning::Optimistic, Reads::Anything),
-            (Meaning::Faithful, Reads::SameWrite),
-        ] {
+        for meaning in [Meaning::Optimistic, Meaning::Faithful] {
             let Some(all) = enumerate(&trace, meaning, 30_000) else {
                 continue;
             };
@@ -173,7 +170,7 @@ fn both_meanings_of_model() {
             };
             check(
                 &trace,
-                reads,
+                meaning,
                 &expected,
                 &format!("seed {seed}, {meaning:?}"),
             );
@@ -192,12 +189,12 @@ fn values() {
     for seed in seeds(8000) {
         let mut trace = random_trace(seed + 50_000, shape(seed, seed % 2 == 0));
         with_values(&mut trace, &mut Random::new(seed ^ 0x5eed));
-        let Some(all) = explore(&trace, Reads::SameValue, 20_000) else {
+        let Some(all) = explore(&trace, Meaning::SameValues, 20_000) else {
             continue;
         };
         check(
             &trace,
-            Reads::SameValue,
+            Meaning::SameValues,
             &all.found,
             &format!("seed {seed}, values"),
         );
@@ -220,15 +217,15 @@ fn branches() {
         let mut random = Random::new(seed ^ 0xb4a2c4);
         with_branches(&mut trace, &mut random);
         with_values(&mut trace, &mut random);
-        for reads in [Reads::SameWrite, Reads::SameValue] {
-            let Some(all) = explore(&trace, reads, 4_000) else {
+        for meaning in [Meaning::Faithful, Meaning::SameValues] {
+            let Some(all) = explore(&trace, meaning, 4_000) else {
                 continue;
             };
             check(
                 &trace,
-                reads,
+                meaning,
                 &all.found,
-                &format!("seed {seed}, branches, {reads:?}"),
+                &format!("seed {seed}, branches, {meaning:?}"),
             );
             tally.add(&trace, &all.found, all.doomed);
         }
@@ -252,14 +249,14 @@ fn knowledge() {
         };
         let mut trace = random_trace(seed + 70_000, long);
         with_values(&mut trace, &mut Random::new(seed ^ 0xca11));
-        for reads in [Reads::Anything, Reads::SameWrite, Reads::SameValue] {
-            let mut knowing = Engine::new(&trace, reads);
-            let mut searching = Engine::with_knowledge(&trace, reads, Knowledge::Little);
+        for meaning in [Meaning::Optimistic, Meaning::Faithful, Meaning::SameValues] {
+            let mut knowing = Engine::new(&trace, meaning);
+            let mut searching = Engine::with_knowledge(&trace, meaning, Knowledge::Little);
             let bugs = candidates(&trace, &knowing);
             for bug in bugs.iter().step_by(1 + bugs.len() / 100) {
                 let (known, found) = (knowing.decide(bug), searching.decide(bug));
                 if known != Answer::Undecided && found != Answer::Undecided {
-                    assert_eq!(known, found, "seed {seed}, {reads:?}, {bug:?}");
+                    assert_eq!(known, found, "seed {seed}, {meaning:?}, {bug:?}");
                 }
                 possible += usize::from(known == Answer::Satisfiable);
                 impossible += usize::from(known == Answer::Unsatisfiable);

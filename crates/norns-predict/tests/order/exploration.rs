@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use norns_model::location::Touch;
 use norns_model::{Meaning, Model, State};
-use norns_predict::order::Reads;
 use norns_trace::{EventIndex, Op, Trace};
 
 use crate::agreement::Found;
@@ -25,7 +24,7 @@ type StateKey = (Vec<u32>, Vec<(u64, Writer)>);
 
 struct Explorer<'t> {
     model: Model<'t>,
-    reads: Reads,
+    meaning: Meaning,
     has_branches: bool,
     /// The value that a writer left in a byte, where it is known.
     contents: BTreeMap<(Writer, u64), u8>,
@@ -46,10 +45,10 @@ pub struct Explored {
 }
 
 /// `None` when there are too many schedules.
-pub fn explore(trace: &Trace, reads: Reads, limit: usize) -> Option<Explored> {
+pub fn explore(trace: &Trace, meaning: Meaning, limit: usize) -> Option<Explored> {
     let mut explorer = Explorer {
         model: Model::new(trace, Meaning::Optimistic),
-        reads,
+        meaning,
         has_branches: trace.customs.iter().any(|custom| custom.name == "branch"),
         contents: BTreeMap::new(),
         saw: BTreeMap::new(),
@@ -102,7 +101,7 @@ impl Explorer<'_> {
         let saw = self.saw[&(event, byte)];
         let value = |writer| self.contents.get(&(writer, byte));
         saw == writer
-            || (self.reads == Reads::SameValue
+            || (self.meaning == Meaning::SameValues
                 && value(saw).is_some()
                 && value(saw) == value(writer))
     }

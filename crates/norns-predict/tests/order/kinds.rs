@@ -1,17 +1,17 @@
 //! Every kind of synchronisation: a trace in which it allows the race on `x`, and one in which it
 //! does not.
 
+use norns_model::Meaning;
 use norns_model::script;
-use norns_predict::order::{Engine, Reads};
+use norns_predict::order::Engine;
 
 /// Whether any pair of accesses to `x` races, as reads may see anything. The enumeration of all
 /// schedules must say the same.
 fn check(kind: &str, text: &str, expected: bool) {
     let trace = script::trace(text);
-    let all =
-        norns_model::brute_force::enumerate(&trace, norns_model::Meaning::Optimistic, 100_000)
-            .expect("the trace is small");
-    let mut engine = Engine::new(&trace, Reads::Anything);
+    let all = norns_model::brute_force::enumerate(&trace, Meaning::Optimistic, 100_000)
+        .expect("the trace is small");
+    let mut engine = Engine::new(&trace, Meaning::Optimistic);
     let (pairs, _) = engine.race_candidates(usize::MAX);
     let racy = pairs.iter().any(|&(one, other)| {
         matches!(

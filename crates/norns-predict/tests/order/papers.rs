@@ -1,7 +1,8 @@
 //! The worked examples of Said et al. (2011) and of Carril's dissertation (2017).
 
+use norns_model::Meaning;
 use norns_model::script;
-use norns_predict::order::{Engine, Outcome, Reads};
+use norns_predict::order::{Engine, Outcome};
 use norns_trace::trace::Value;
 use norns_trace::{EventIndex, Op, Trace};
 
@@ -28,8 +29,8 @@ pub fn with_values(text: &str, values: &[u8]) -> Trace {
 }
 
 /// The racy pairs of a trace.
-fn races(trace: &Trace, reads: Reads) -> Vec<(u32, u32)> {
-    let mut engine = Engine::new(trace, reads);
+fn races(trace: &Trace, meaning: Meaning) -> Vec<(u32, u32)> {
+    let mut engine = Engine::new(trace, meaning);
     let (pairs, _) = engine.race_candidates(usize::MAX);
     let racy = pairs
         .into_iter()
@@ -48,9 +49,9 @@ fn figure_1() {
          T3: lock b, read bx, read ax, write bx, unlock b",
         &[1, 1, 2, 1, 2, 3],
     );
-    assert_eq!(races(&trace, Reads::SameValue), [(5, 9)]);
+    assert_eq!(races(&trace, Meaning::SameValues), [(5, 9)]);
     // Without values also the other one.
-    assert_eq!(races(&trace, Reads::Anything), [(4, 10), (5, 9)]);
+    assert_eq!(races(&trace, Meaning::Optimistic), [(4, 10), (5, 9)]);
 }
 
 #[test]
@@ -61,10 +62,10 @@ fn figure_1_with_get_synchronised() {
          T3: lock b, read bx, lock a, read ax, unlock a, write bx, unlock b",
         &[1, 1, 2, 1, 2, 3],
     );
-    assert_eq!(races(&trace, Reads::SameValue), []);
-    assert_eq!(races(&trace, Reads::Anything), []);
+    assert_eq!(races(&trace, Meaning::SameValues), []);
+    assert_eq!(races(&trace, Meaning::Optimistic), []);
     // What is left is the deadlock.
-    let mut engine = Engine::new(&trace, Reads::SameValue);
+    let mut engine = Engine::new(&trace, Meaning::SameValues);
     let cycles = engine.deadlock_candidates(usize::MAX);
     assert_eq!(cycles, [vec![EventIndex(4), EventIndex(11)]]);
     assert!(matches!(
@@ -83,8 +84,8 @@ fn figure_3() {
          T1: lock l, write x, unlock l",
         &[1, 1, 1, 2, 0],
     );
-    assert_eq!(races(&trace, Reads::SameValue), []);
-    assert_eq!(races(&trace, Reads::Anything), [(0, 6)]);
+    assert_eq!(races(&trace, Meaning::SameValues), []);
+    assert_eq!(races(&trace, Meaning::Optimistic), [(0, 6)]);
 }
 
 /// Figure 5.9 of the dissertation: the worker comes to `x` only after it has seen the other's `y`.
@@ -96,9 +97,12 @@ fn figure_5_9() {
          T1: join T2",
         &[0, 1, 0, 1, 1, 2, 2, 1, 2],
     );
-    assert_eq!(races(&trace, Reads::SameValue), []);
-    assert_eq!(races(&trace, Reads::SameWrite), []);
-    assert_eq!(races(&trace, Reads::Anything), [(1, 14), (2, 13), (2, 14)]);
+    assert_eq!(races(&trace, Meaning::SameValues), []);
+    assert_eq!(races(&trace, Meaning::Faithful), []);
+    assert_eq!(
+        races(&trace, Meaning::Optimistic),
+        [(1, 14), (2, 13), (2, 14)]
+    );
 }
 
 /// A write of the same value by somebody else is as good.
@@ -110,9 +114,9 @@ fn any_write_of_the_value_will_do() {
          T3: write x",
         &[1, 7, 7, 2, 7],
     );
-    assert_eq!(races(&trace, Reads::SameWrite), [(1, 2), (1, 4), (2, 4)]);
+    assert_eq!(races(&trace, Meaning::Faithful), [(1, 2), (1, 4), (2, 4)]);
     assert_eq!(
-        races(&trace, Reads::SameValue),
+        races(&trace, Meaning::SameValues),
         [(0, 3), (1, 2), (1, 4), (2, 4)]
     );
 }
@@ -125,7 +129,7 @@ fn a_race_on_the_way_into_a_deadlock() {
          T2: lock b, write x, lock a, unlock a, unlock b",
         &[1, 2],
     );
-    assert_eq!(races(&trace, Reads::SameValue), [(1, 6)]);
+    assert_eq!(races(&trace, Meaning::SameValues), [(1, 6)]);
 }
 
 /// What a replay has taught rules the schedule out.
@@ -137,11 +141,11 @@ fn again_under_a_constraint() {
          T2: load flag, write x",
     );
     let (one, other) = (EventIndex(0), EventIndex(3));
-    let mut engine = Engine::new(&trace, Reads::Anything);
+    let mut engine = Engine::new(&trace, Meaning::Optimistic);
     assert!(matches!(engine.race(one, other), Outcome::Witness(_)));
     engine.add(Constraint::Before(EventIndex(1), EventIndex(2)));
     assert_eq!(engine.race(one, other), Outcome::Impossible);
-    let mut engine = Engine::new(&trace, Reads::Anything);
+    let mut engine = Engine::new(&trace, Meaning::Optimistic);
     engine.add(Constraint::NotInThisOrder(vec![
         EventIndex(2),
         EventIndex(0),

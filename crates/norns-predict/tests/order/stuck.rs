@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use norns_model::brute_force::enumerate;
 use norns_model::random_trace::{Random, Shape, random_trace};
 use norns_model::{Bug, Meaning};
-use norns_predict::order::{Engine, Outcome, Reads};
+use norns_predict::order::{Engine, Outcome};
 use norns_trace::{EventIndex, Op};
 
 use crate::values::with_values;
@@ -36,17 +36,17 @@ fn waits_that_nothing_ends() {
         let found = optimistic.union(&faithful).cloned();
         let sets: BTreeSet<Vec<EventIndex>> = found.chain(alone).collect();
         with_values(&mut trace, &mut Random::new(seed ^ 0x57ac));
-        for reads in [Reads::Anything, Reads::SameWrite, Reads::SameValue] {
-            let mut engine = Engine::new(&trace, reads);
+        for meaning in [Meaning::Optimistic, Meaning::Faithful, Meaning::SameValues] {
+            let mut engine = Engine::new(&trace, meaning);
             for set in &sets {
-                let what = format!("seed {seed}, {reads:?}, {set:?}");
+                let what = format!("seed {seed}, {meaning:?}, {set:?}");
                 let bug = Bug::Stuck {
                     blocked: set.clone(),
                 };
                 // The same write has the same value.
-                let possible = match reads {
-                    Reads::Anything => optimistic.contains(set),
-                    Reads::SameWrite | Reads::SameValue => faithful.contains(set),
+                let possible = match meaning {
+                    Meaning::Optimistic => optimistic.contains(set),
+                    Meaning::Faithful | Meaning::SameValues => faithful.contains(set),
                 };
                 match engine.find(bug) {
                     Outcome::Impossible => {
@@ -55,7 +55,7 @@ fn waits_that_nothing_ends() {
                     }
                     Outcome::Witness(_) => {
                         assert!(
-                            possible || reads == Reads::SameValue,
+                            possible || meaning == Meaning::SameValues,
                             "{what} is impossible"
                         );
                         shown += 1;

@@ -5,8 +5,9 @@
 //! linearisation of the partial order, with the end behind everything, both must have the same
 //! value.
 
+use norns_model::Meaning;
 use norns_order::{Atom, Formula, Literal};
-use norns_predict::order::{Engine, Reads};
+use norns_predict::order::Engine;
 
 use crate::papers::with_values;
 
@@ -74,7 +75,7 @@ fn our_formula_is_that_of_table_2() {
     );
     // The events of the figure in this trace; the wait's second half is two events.
     let figure = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 12];
-    let problem = Engine::new(&trace, Reads::SameValue).problem(&[]);
+    let problem = Engine::new(&trace, Meaning::SameValues).problem(&[]);
     let one: Vec<usize> = vec![1, 2, 3, 4, E4P, 10];
     let two: Vec<usize> = vec![5, 6, 7, 8, 9];
     let (mut orders, mut schedules) = (0, 0);

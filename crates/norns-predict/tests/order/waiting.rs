@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use norns_model::brute_force::enumerate;
 use norns_model::random_trace::Random;
 use norns_model::{Bug, Meaning};
-use norns_predict::order::{Engine, Outcome, Reads};
+use norns_predict::order::{Engine, Outcome};
 use norns_trace::{
     Access, Event, EventIndex, Object, ObjectId, ObjectKind, Op, Place, PlaceId, Thread, ThreadId,
     Trace,
@@ -226,12 +226,12 @@ impl Generator {
 /// perhaps with others. Returns how much is shown and how much refuted.
 fn check_stuck(
     trace: &Trace,
-    reads: Reads,
+    meaning: Meaning,
     possible: &BTreeSet<Vec<EventIndex>>,
     asked: &BTreeSet<Vec<EventIndex>>,
     what: &str,
 ) -> (usize, usize) {
-    let mut engine = Engine::new(trace, reads);
+    let mut engine = Engine::new(trace, meaning);
     let (mut shown, mut refuted) = (0, 0);
     for blocked in asked {
         let outcome = engine.find(Bug::Stuck {
@@ -266,13 +266,13 @@ fn a_lost_wake_up_that_values_forbid() {
          T1: wait c, lock m, unlock m",
     );
     let blocked = vec![EventIndex(7)];
-    let ask = |reads| {
-        Engine::new(&trace, reads).find(Bug::Stuck {
+    let ask = |meaning| {
+        Engine::new(&trace, meaning).find(Bug::Stuck {
             blocked: blocked.clone(),
         })
     };
-    assert!(matches!(ask(Reads::Anything), Outcome::Witness(_)));
-    assert_eq!(ask(Reads::SameWrite), Outcome::Impossible);
+    assert!(matches!(ask(Meaning::Optimistic), Outcome::Witness(_)));
+    assert_eq!(ask(Meaning::Faithful), Outcome::Impossible);
 }
 
 #[test]
@@ -298,11 +298,11 @@ fn threads_that_are_stuck() {
                 all.insert(vec![EventIndex::from_index(i)]);
             }
         }
-        for (reads, possible) in [
-            (Reads::Anything, &optimistic.stuck),
-            (Reads::SameWrite, &faithful.stuck),
+        for (meaning, possible) in [
+            (Meaning::Optimistic, &optimistic.stuck),
+            (Meaning::Faithful, &faithful.stuck),
         ] {
-            let (s, r) = check_stuck(&trace, reads, possible, &all, &what);
+            let (s, r) = check_stuck(&trace, meaning, possible, &all, &what);
             asked += all.len();
             shown += s;
             refuted += r;
@@ -346,10 +346,10 @@ fn threads_that_wait_for_each_other() {
             races: all.races,
             deadlocks: all.lock_deadlocks,
         };
-        found += check(&trace, Reads::Anything, &expected, &what);
+        found += check(&trace, Meaning::Optimistic, &expected, &what);
         with_values(&mut trace, &mut Random::new(seed ^ 0x5eed));
-        if let Some(all) = explore(&trace, Reads::SameValue, 10_000) {
-            found += check(&trace, Reads::SameValue, &all.found, &what);
+        if let Some(all) = explore(&trace, Meaning::SameValues, 10_000) {
+            found += check(&trace, Meaning::SameValues, &all.found, &what);
         }
     }
     let all = seeds as usize;

@@ -11,7 +11,7 @@
 //! so the constraint can be wrong: it can cost a finding, never make one.
 
 use norns_model::{Bug, Meaning, Witness};
-use norns_predict::order::{Constraint, Engine, Outcome, Reads, too_long};
+use norns_predict::order::{Constraint, Engine, Outcome, too_long};
 use norns_report::describe::place_name;
 use norns_trace::{Access, AtomicKind, EventIndex, Op, Trace};
 
@@ -113,7 +113,7 @@ impl<'t> Refinement<'t> {
         let trace = self.trace;
         let engine = self
             .engine
-            .get_or_insert_with(|| Engine::new(trace, reads(trace)));
+            .get_or_insert_with(|| Engine::new(trace, meaning(trace)));
         engine.add(constraint);
         match engine.find(witness.bug.clone()) {
             Outcome::Witness(witness) => Some(Again { witness, because }),
@@ -125,7 +125,10 @@ impl<'t> Refinement<'t> {
         let trace = self.trace;
         let stuck = self.stuck.get_or_insert_with(|| {
             let options = norns_predict::Options {
-                meaning: Meaning::Faithful,
+                meaning: match Meaning::usual(trace) {
+                    Meaning::SameValues => Meaning::SameValues,
+                    Meaning::Faithful | Meaning::Optimistic => Meaning::Faithful,
+                },
                 races: false,
                 ..norns_predict::Options::usual(trace)
             };
@@ -156,10 +159,10 @@ impl<'t> Refinement<'t> {
 }
 
 /// Where values are known, the witness has to keep them; otherwise what a read sees is a guess.
-fn reads(trace: &Trace) -> Reads {
-    match Reads::usual(trace) {
-        Reads::SameValue => Reads::SameValue,
-        _ => Reads::Anything,
+fn meaning(trace: &Trace) -> Meaning {
+    match Meaning::usual(trace) {
+        Meaning::SameValues => Meaning::SameValues,
+        Meaning::Faithful | Meaning::Optimistic => Meaning::Optimistic,
     }
 }
 
