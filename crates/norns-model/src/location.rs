@@ -11,75 +11,12 @@
 
 use std::ops::Range;
 
-use norns_trace::{Access, AtomicKind, Event, EventIndex, Op, ThreadId, Trace};
+use norns_trace::{Access, Event, EventIndex, ThreadId, Trace};
+pub use norns_trace::{Touch, TouchKind};
 
 /// An index into the sorted runs of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocationId(pub u32);
-
-/// How an event touches memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touch {
-    pub access: Access,
-    pub reads: bool,
-    pub writes: bool,
-    pub kind: TouchKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TouchKind {
-    Plain,
-    Atomic,
-    Free,
-    /// Gives the block new contents, but is no access that could race.
-    Allocate,
-}
-
-impl Touch {
-    pub fn of(op: Op) -> Option<Touch> {
-        let touch = |access, reads, writes, kind| {
-            Some(Touch {
-                access,
-                reads,
-                writes,
-                kind,
-            })
-        };
-        match op {
-            Op::Read(access) => touch(access, true, false, TouchKind::Plain),
-            Op::Write(access) => touch(access, false, true, TouchKind::Plain),
-            Op::Free(access) => touch(access, false, true, TouchKind::Free),
-            Op::Allocate(access) => touch(access, false, true, TouchKind::Allocate),
-            Op::Atomic {
-                address,
-                size,
-                kind,
-                ..
-            } => {
-                let access = Access {
-                    address,
-                    size: u32::from(size),
-                };
-                let (reads, writes) = match kind {
-                    AtomicKind::Load | AtomicKind::FailedExchange => (true, false),
-                    AtomicKind::Store => (false, true),
-                    AtomicKind::ReadModifyWrite => (true, true),
-                };
-                touch(access, reads, writes, TouchKind::Atomic)
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether two accesses of different threads would race if nothing kept them apart.
-    pub fn conflicts(self, other: Touch) -> bool {
-        (self.writes || other.writes)
-            && self.kind != TouchKind::Allocate
-            && other.kind != TouchKind::Allocate
-            && !(self.kind == TouchKind::Atomic && other.kind == TouchKind::Atomic)
-            && self.access.overlaps(other.access)
-    }
-}
 
 /// Which threads access a location, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

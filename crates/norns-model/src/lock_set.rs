@@ -4,14 +4,10 @@
 //! as in section 5.5.2 of Carril's dissertation. What a thread holds depends on its own events
 //! only, so a lock set is the same in every schedule. Equal sets are stored once.
 
-use norns_trace::{EventIndex, ObjectId, Op, ThreadId, Trace};
+pub use norns_trace::Mode;
+use norns_trace::effect::OnLock;
+use norns_trace::{Effect, EventIndex, ObjectId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
-    Read,
-    Write,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockSetId(pub u32);
@@ -50,11 +46,13 @@ impl LockSets {
             let thread = event.thread.index();
             sets.of_event.push(current[thread]);
             let here = EventIndex::from_index(i);
-            let changed = match event.op {
-                Op::Lock(lock) => sets.acquire(&mut held[thread], lock, Mode::Write, here),
-                Op::ReadLock(lock) => sets.acquire(&mut held[thread], lock, Mode::Read, here),
-                Op::Unlock(lock) => sets.release(&mut held[thread], lock, here),
-                _ => false,
+            let Effect::Lock(lock, act) = event.op.effect() else {
+                continue;
+            };
+            let changed = match act {
+                OnLock::Acquire(mode) => sets.acquire(&mut held[thread], lock, mode, here),
+                OnLock::Release => sets.release(&mut held[thread], lock, here),
+                OnLock::FailedAcquire(_) => false,
             };
             if changed {
                 let mut set: LockSet = held[thread].iter().map(|hold| (hold.0, hold.1)).collect();

@@ -7,11 +7,9 @@
 
 use thiserror::Error;
 
-use crate::event::{Access, Event, ObjectId, PlaceId, ThreadId};
-use crate::item::{
-    AccessValue, Info, Invalid, Item, OBJECT_KINDS, OPERATIONS, ORDERS, Operands, Shape, operands,
-    operation,
-};
+use crate::event::{Access, Event, ObjectId, Op, PlaceId, ThreadId};
+use crate::item::{AccessValue, Info, Invalid, Item, OBJECT_KINDS, ORDERS};
+use crate::operation::{OPERATIONS, Operands, Shape};
 use crate::trace::{Custom, Object, Place, SourcePlace, Symbol, Thread};
 
 const INFO: u8 = 48;
@@ -98,8 +96,7 @@ pub fn encode(state: &mut State, item: &Item, out: &mut Vec<u8>) {
             fields.iter().for_each(|field| put_text(out, field));
         }
         Item::Event(event, value) => {
-            let (number, operands) = operands(event.op);
-            let mut tag = number;
+            let mut tag = event.op.number();
             if event.thread.0 == state.thread {
                 tag |= SAME_THREAD;
             }
@@ -116,7 +113,7 @@ pub fn encode(state: &mut State, item: &Item, out: &mut Vec<u8>) {
                 zigzag(i64::from(event.place.0) - i64::from(state.place)),
             );
             state.place = event.place.0;
-            match operands {
+            match event.op.operands() {
                 Operands::None => {}
                 Operands::Thread(thread) => put(out, u64::from(thread.0)),
                 Operands::Object(object) => put(out, u64::from(object.0)),
@@ -210,16 +207,15 @@ pub fn decode(state: &mut State, bytes: &mut Bytes) -> Result<Item, Malformed> {
         }),
         _ => {
             let number = tag & 0x3f;
-            let &(_, shape) = OPERATIONS
-                .get(usize::from(number))
-                .ok_or(Malformed::Tag(tag))?;
+            let kind = OPERATIONS.get(usize::from(number));
+            let kind = kind.ok_or(Malformed::Tag(tag))?;
             if tag & SAME_THREAD == 0 {
                 state.thread = bytes.short()?;
             }
             let place = i64::from(state.place).checked_add(bytes.signed()?);
             let place = place.and_then(|place| u32::try_from(place).ok());
             state.place = place.ok_or(Malformed::Number)?;
-            let operands = match shape {
+            let operands = match kind.shape {
                 Shape::None => Operands::None,
                 Shape::Thread => Operands::Thread(ThreadId(bytes.short()?)),
                 Shape::Object => Operands::Object(ObjectId(bytes.short()?)),
@@ -239,7 +235,7 @@ pub fn decode(state: &mut State, bytes: &mut Bytes) -> Result<Item, Malformed> {
             let event = Event {
                 thread: ThreadId(state.thread),
                 place: PlaceId(state.place),
-                op: operation(number, operands)
+                op: Op::with_operands(number, operands)
                     .expect("the operands were read by the operation's shape"),
             };
             let value = if tag & HAS_VALUE == 0 {

@@ -10,8 +10,6 @@
 
 use std::fmt;
 
-use crate::wire::Code;
-
 /// A thread of the trace: an index into `Trace::threads`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId(pub u32);
@@ -186,66 +184,4 @@ pub enum Op {
     Leave,
     /// A user-specified event: an index into `Trace::customs`.
     Custom(u32),
-}
-
-impl Op {
-    /// What a record with this code says of an object; nothing for codes of other things.
-    pub fn on_object(code: Code, object: ObjectId) -> Option<Op> {
-        Some(match code {
-            Code::Lock => Op::Lock(object),
-            Code::FailedLock => Op::FailedLock(object),
-            Code::ReadLock => Op::ReadLock(object),
-            Code::FailedReadLock => Op::FailedReadLock(object),
-            Code::Unlock => Op::Unlock(object),
-            Code::OnceBegin => Op::OnceBegin(object),
-            Code::OnceEnd => Op::OnceEnd(object),
-            Code::OncePass => Op::OncePass(object),
-            Code::Wait => Op::Wait(object),
-            Code::FailedWait => Op::FailedWait(object),
-            Code::Signal => Op::Signal(object),
-            Code::Broadcast => Op::Broadcast(object),
-            Code::BarrierEnter => Op::BarrierEnter(object),
-            Code::BarrierExit => Op::BarrierExit(object),
-            Code::SemWait => Op::SemWait(object),
-            Code::FailedSemWait => Op::FailedSemWait(object),
-            Code::SemPost => Op::SemPost(object),
-            _ => return None,
-        })
-    }
-
-    /// The memory that this event reads or writes as a plain access, and whether it writes.
-    /// Atomic operations are not plain accesses.
-    pub fn plain_access(self) -> Option<(Access, bool)> {
-        match self {
-            Op::Read(access) => Some((access, false)),
-            Op::Write(access) | Op::Free(access) => Some((access, true)),
-            _ => None,
-        }
-    }
-
-    /// The object that this event works on, for locks, conditions, barriers, semaphores, once.
-    pub fn object(self) -> Option<ObjectId> {
-        match self {
-            Op::Lock(o)
-            | Op::FailedLock(o)
-            | Op::ReadLock(o)
-            | Op::FailedReadLock(o)
-            | Op::Unlock(o)
-            | Op::OnceBegin(o)
-            | Op::OnceEnd(o)
-            | Op::OncePass(o)
-            | Op::Wait(o)
-            | Op::FailedWait(o)
-            | Op::Signal(o)
-            | Op::Broadcast(o)
-            | Op::BarrierInit { barrier: o, .. }
-            | Op::BarrierEnter(o)
-            | Op::BarrierExit(o)
-            | Op::SemInit { sem: o, .. }
-            | Op::SemWait(o)
-            | Op::FailedSemWait(o)
-            | Op::SemPost(o) => Some(o),
-            _ => None,
-        }
-    }
 }

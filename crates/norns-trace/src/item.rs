@@ -6,7 +6,8 @@
 
 use thiserror::Error;
 
-use crate::event::{Access, AtomicKind, Event, EventIndex, MemoryOrder, ObjectId, Op, ThreadId};
+use crate::event::{Access, Event, EventIndex, MemoryOrder, ThreadId};
+use crate::operation::Operands;
 use crate::trace::{Custom, Object, ObjectKind, Place, Symbol, Thread, Trace, Value};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl Defined {
             Item::Event(event, _) => {
                 self.thread(event.thread)?;
                 within("place", event.place.0, self.places)?;
-                match operands(event.op).1 {
+                match event.op.operands() {
                     Operands::None | Operands::Order(_) => {}
                     Operands::Thread(thread) => self.thread(thread)?,
                     Operands::Object(object) | Operands::Counted(object, _) => {
@@ -142,184 +143,6 @@ fn valid(access: Access) -> Result<(), Invalid> {
     } else {
         Err(Invalid::Access { address, size })
     }
-}
-
-/// What an operation works on, apart from its kind: the part that the file and the text form
-/// write for every kind of the same shape in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operands {
-    None,
-    Thread(ThreadId),
-    Object(ObjectId),
-    Counted(ObjectId, u32),
-    Memory(Access),
-    Atomic {
-        address: u64,
-        size: u8,
-        order: MemoryOrder,
-    },
-    Order(MemoryOrder),
-    Custom(u32),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    None,
-    Thread,
-    Object,
-    Counted,
-    Memory,
-    Atomic,
-    Order,
-    Custom,
-}
-
-/// Number, name in the text form and shape of every operation. The number is the position, and
-/// part of the file format: add at the end only.
-pub const OPERATIONS: [(&str, Shape); 37] = [
-    ("start", Shape::None),
-    ("end", Shape::None),
-    ("fork", Shape::Thread),
-    ("join", Shape::Thread),
-    ("failed-join", Shape::Thread),
-    ("detach", Shape::Thread),
-    ("lock", Shape::Object),
-    ("failed-lock", Shape::Object),
-    ("read-lock", Shape::Object),
-    ("failed-read-lock", Shape::Object),
-    ("unlock", Shape::Object),
-    ("once-begin", Shape::Object),
-    ("once-end", Shape::Object),
-    ("once-pass", Shape::Object),
-    ("wait", Shape::Object),
-    ("failed-wait", Shape::Object),
-    ("signal", Shape::Object),
-    ("broadcast", Shape::Object),
-    ("barrier-init", Shape::Counted),
-    ("barrier-enter", Shape::Object),
-    ("barrier-exit", Shape::Object),
-    ("sem-init", Shape::Counted),
-    ("sem-wait", Shape::Object),
-    ("failed-sem-wait", Shape::Object),
-    ("sem-post", Shape::Object),
-    ("atomic-load", Shape::Atomic),
-    ("atomic-store", Shape::Atomic),
-    ("atomic-rmw", Shape::Atomic),
-    ("atomic-failed", Shape::Atomic),
-    ("fence", Shape::Order),
-    ("read", Shape::Memory),
-    ("write", Shape::Memory),
-    ("allocate", Shape::Memory),
-    ("free", Shape::Memory),
-    ("enter", Shape::None),
-    ("leave", Shape::None),
-    ("custom", Shape::Custom),
-];
-
-/// The number of an operation in `OPERATIONS`, and its operands.
-pub fn operands(op: Op) -> (u8, Operands) {
-    match op {
-        Op::Start => (0, Operands::None),
-        Op::End => (1, Operands::None),
-        Op::Fork(thread) => (2, Operands::Thread(thread)),
-        Op::Join(thread) => (3, Operands::Thread(thread)),
-        Op::FailedJoin(thread) => (4, Operands::Thread(thread)),
-        Op::Detach(thread) => (5, Operands::Thread(thread)),
-        Op::Lock(object) => (6, Operands::Object(object)),
-        Op::FailedLock(object) => (7, Operands::Object(object)),
-        Op::ReadLock(object) => (8, Operands::Object(object)),
-        Op::FailedReadLock(object) => (9, Operands::Object(object)),
-        Op::Unlock(object) => (10, Operands::Object(object)),
-        Op::OnceBegin(object) => (11, Operands::Object(object)),
-        Op::OnceEnd(object) => (12, Operands::Object(object)),
-        Op::OncePass(object) => (13, Operands::Object(object)),
-        Op::Wait(object) => (14, Operands::Object(object)),
-        Op::FailedWait(object) => (15, Operands::Object(object)),
-        Op::Signal(object) => (16, Operands::Object(object)),
-        Op::Broadcast(object) => (17, Operands::Object(object)),
-        Op::BarrierInit { barrier, count } => (18, Operands::Counted(barrier, count)),
-        Op::BarrierEnter(object) => (19, Operands::Object(object)),
-        Op::BarrierExit(object) => (20, Operands::Object(object)),
-        Op::SemInit { sem, value } => (21, Operands::Counted(sem, value)),
-        Op::SemWait(object) => (22, Operands::Object(object)),
-        Op::FailedSemWait(object) => (23, Operands::Object(object)),
-        Op::SemPost(object) => (24, Operands::Object(object)),
-        Op::Atomic {
-            address,
-            size,
-            kind,
-            order,
-        } => {
-            let operands = Operands::Atomic {
-                address,
-                size,
-                order,
-            };
-            (25 + kind.number(), operands)
-        }
-        Op::Fence(order) => (29, Operands::Order(order)),
-        Op::Read(access) => (30, Operands::Memory(access)),
-        Op::Write(access) => (31, Operands::Memory(access)),
-        Op::Allocate(access) => (32, Operands::Memory(access)),
-        Op::Free(access) => (33, Operands::Memory(access)),
-        Op::Enter => (34, Operands::None),
-        Op::Leave => (35, Operands::None),
-        Op::Custom(custom) => (36, Operands::Custom(custom)),
-    }
-}
-
-/// The operation with this number; `None` when the operands have not its shape.
-pub fn operation(number: u8, operands: Operands) -> Option<Op> {
-    use Operands as With;
-    Some(match (number, operands) {
-        (0, With::None) => Op::Start,
-        (1, With::None) => Op::End,
-        (2, With::Thread(thread)) => Op::Fork(thread),
-        (3, With::Thread(thread)) => Op::Join(thread),
-        (4, With::Thread(thread)) => Op::FailedJoin(thread),
-        (5, With::Thread(thread)) => Op::Detach(thread),
-        (6, With::Object(object)) => Op::Lock(object),
-        (7, With::Object(object)) => Op::FailedLock(object),
-        (8, With::Object(object)) => Op::ReadLock(object),
-        (9, With::Object(object)) => Op::FailedReadLock(object),
-        (10, With::Object(object)) => Op::Unlock(object),
-        (11, With::Object(object)) => Op::OnceBegin(object),
-        (12, With::Object(object)) => Op::OnceEnd(object),
-        (13, With::Object(object)) => Op::OncePass(object),
-        (14, With::Object(object)) => Op::Wait(object),
-        (15, With::Object(object)) => Op::FailedWait(object),
-        (16, With::Object(object)) => Op::Signal(object),
-        (17, With::Object(object)) => Op::Broadcast(object),
-        (18, With::Counted(barrier, count)) => Op::BarrierInit { barrier, count },
-        (19, With::Object(object)) => Op::BarrierEnter(object),
-        (20, With::Object(object)) => Op::BarrierExit(object),
-        (21, With::Counted(sem, value)) => Op::SemInit { sem, value },
-        (22, With::Object(object)) => Op::SemWait(object),
-        (23, With::Object(object)) => Op::FailedSemWait(object),
-        (24, With::Object(object)) => Op::SemPost(object),
-        (
-            25..=28,
-            With::Atomic {
-                address,
-                size,
-                order,
-            },
-        ) => Op::Atomic {
-            address,
-            size,
-            kind: AtomicKind::from_number(number - 25),
-            order,
-        },
-        (29, With::Order(order)) => Op::Fence(order),
-        (30, With::Memory(access)) => Op::Read(access),
-        (31, With::Memory(access)) => Op::Write(access),
-        (32, With::Memory(access)) => Op::Allocate(access),
-        (33, With::Memory(access)) => Op::Free(access),
-        (34, With::None) => Op::Enter,
-        (35, With::None) => Op::Leave,
-        (36, With::Custom(custom)) => Op::Custom(custom),
-        _ => return None,
-    })
 }
 
 /// Names of memory orders and object kinds in the text form; the position is the number in a file.

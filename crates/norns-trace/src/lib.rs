@@ -1,15 +1,17 @@
 //! Traces: the events of one run, as values, as a file and as text.
 //!
-//! `event` has the event types that every analysis uses, `trace` a whole run in memory, `item`
-//! the same as a stream. `container`, `encoding`, `reader` are the file, `wire`, `raw_file`, `raw` what
+//! `event` has the event types that every analysis uses, `operation` the table of what each
+//! operation is, `effect` what it does; `trace` is a whole run in memory, `item` the same as a stream. `container`, `encoding`, `reader` are the file, `wire`, `raw_file`, `raw` what
 //! the runtime records and how a file is made of it, `text` and `std_format` the text forms.
 #![forbid(unsafe_code)]
 
 pub mod container;
+pub mod effect;
 pub mod encoding;
 pub mod error;
 pub mod event;
 pub mod item;
+pub mod operation;
 mod raw;
 mod raw_file;
 pub mod reader;
@@ -22,6 +24,7 @@ pub mod trace;
 mod value_check;
 pub mod wire;
 
+pub use effect::{Effect, Mode, Touch, TouchKind};
 pub use error::{Error, Warning};
 pub use event::{
     Access, AtomicKind, Event, EventIndex, MemoryOrder, ObjectId, Op, PlaceId, ThreadId,

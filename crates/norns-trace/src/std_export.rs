@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::event::{Access, Event, ObjectId, Op, ThreadId};
-use crate::item::{OPERATIONS, operands};
 use crate::trace::{Object, ObjectKind, Place, Symbol, Thread, Trace};
 
 /// The part of a trace that `std_format::write` can write, and how many events of which operation
@@ -95,9 +94,7 @@ pub fn project(trace: &Trace) -> (Trace, BTreeMap<&'static str, u64>) {
 }
 
 fn count(left_out: &mut BTreeMap<&'static str, u64>, op: Op) {
-    *left_out
-        .entry(OPERATIONS[usize::from(operands(op).0)].0)
-        .or_default() += 1;
+    *left_out.entry(op.kind().word).or_default() += 1;
 }
 
 fn named(prefix: &str, number: usize, name: &str) -> String {

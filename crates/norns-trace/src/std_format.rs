@@ -23,7 +23,6 @@ use std::io::{self, BufRead, Write};
 use rustc_hash::FxHashMap;
 
 use crate::event::{Access, Event, ObjectId, Op, PlaceId, ThreadId};
-use crate::item::{OPERATIONS, operands};
 use crate::trace::{Custom, Object, ObjectKind, Place, Symbol, Thread, Trace};
 
 /// Variables are this far apart, from `FIRST_ADDRESS` on.
@@ -487,7 +486,7 @@ pub fn write(trace: &Trace, output: &mut impl Write) -> Result<(), StdError> {
                 }
             }
             other => {
-                let (word, _) = OPERATIONS[usize::from(operands(other).0)];
+                let word = other.kind().word;
                 return Err(unwritable(format!("it has no `{word}`")));
             }
         };

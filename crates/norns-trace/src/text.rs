@@ -24,11 +24,9 @@ use std::fmt::Write as _;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{Access, Event, ObjectId, PlaceId, ThreadId};
-use crate::item::{
-    AccessValue, Defined, Info, Item, OBJECT_KINDS, OPERATIONS, ORDERS, Operands, Shape, operands,
-    operation,
-};
+use crate::event::{Access, Event, ObjectId, Op, PlaceId, ThreadId};
+use crate::item::{AccessValue, Defined, Info, Item, OBJECT_KINDS, ORDERS};
+use crate::operation::{OPERATIONS, Operands, Shape};
 use crate::trace::{Custom, Object, Place, SourcePlace, Symbol, Thread};
 
 pub const FIRST_LINE: &str = "norns-trace 1";
@@ -123,11 +121,10 @@ impl Printer {
 
     fn print_event(&self, event: &Event, value: Option<&AccessValue>, out: &mut String) {
         self.put_thread(out, event.thread);
-        let (number, operands) = operands(event.op);
         out.push(' ');
-        out.push_str(OPERATIONS[usize::from(number)].0);
+        out.push_str(event.op.kind().word);
         let mut about = "";
-        match operands {
+        match event.op.operands() {
             Operands::None => {}
             Operands::Thread(thread) => {
                 out.push(' ');
@@ -359,9 +356,9 @@ impl Parser {
     fn event(&self, first: &Word, words: &mut Words) -> Result<Item, String> {
         let thread = self.find_thread(first)?;
         let name = words.text("an operation")?;
-        let number = OPERATIONS.iter().position(|(other, _)| *other == name);
+        let number = OPERATIONS.iter().position(|kind| kind.word == name);
         let number = number.ok_or_else(|| format!("{name:?} is no operation"))?;
-        let operands = match OPERATIONS[number].1 {
+        let operands = match OPERATIONS[number].shape {
             Shape::None => Operands::None,
             Shape::Thread => {
                 let word = words.next().ok_or("a thread is missing")?;
@@ -398,7 +395,7 @@ impl Parser {
                 written: words.bytes("w=")?,
             })
         };
-        let op = operation(number as u8, operands)
+        let op = Op::with_operands(number as u8, operands)
             .expect("the operands were read by the operation's shape");
         Ok(Item::Event(Event { thread, place, op }, value))
     }

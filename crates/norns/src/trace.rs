@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use norns_trace::container::{FileState, WriteError, Writer};
-use norns_trace::item::{OBJECT_KINDS, OPERATIONS, operands};
+use norns_trace::item::OBJECT_KINDS;
+use norns_trace::operation::OPERATIONS;
 use norns_trace::symbolise::changed_modules;
 use norns_trace::text::{FIRST_LINE, Parser, Printer};
 use norns_trace::{Error, Item, Reader, Warning, info, std_export, std_format};
@@ -234,7 +235,7 @@ fn stats(path: &Path) -> anyhow::Result<()> {
             Item::Symbol(_) => symbols += 1,
             Item::Custom(_) => customs += 1,
             Item::Event(event, _) => {
-                ops[usize::from(operands(event.op).0)] += 1;
+                ops[usize::from(event.op.number())] += 1;
                 *by_thread.entry(event.thread.0).or_default() += 1;
             }
         }
@@ -264,9 +265,9 @@ fn stats(path: &Path) -> anyhow::Result<()> {
         let most = by_thread.values().max().copied().unwrap_or(0);
         line("events of the busiest thread", most.to_string())?;
     }
-    for (&number, &(name, _)) in ops.iter().zip(&OPERATIONS) {
+    for (&number, kind) in ops.iter().zip(&OPERATIONS) {
         if number > 0 {
-            line(&format!("  {name}"), number.to_string())?;
+            line(&format!("  {}", kind.word), number.to_string())?;
         }
     }
     for (&number, &(name, _)) in kinds.iter().zip(&OBJECT_KINDS) {

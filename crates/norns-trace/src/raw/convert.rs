@@ -12,6 +12,7 @@ use super::cursor::Owned;
 use crate::error::Warning;
 use crate::event::{Access, AtomicKind, Event, MemoryOrder, ObjectId, Op, PlaceId, ThreadId};
 use crate::item::{AccessValue, Info, Item, ORDERS};
+use crate::operation::Operands;
 use crate::symbolise::Symboliser;
 use crate::trace::{Custom, Object, ObjectKind, Place, Thread};
 use crate::wire::{Code, ended, lost, object};
@@ -220,7 +221,7 @@ impl Convert {
                         _ => {}
                     }
                 }
-                match Op::on_object(code, object) {
+                match Op::with_code(code, Operands::Object(object)) {
                     Some(op) => op,
                     None => return,
                 }

@@ -1,9 +1,10 @@
 //! Random traces: every operation, every kind of name. They need not make sense as runs.
 
-use norns_trace::item::{OBJECT_KINDS, OPERATIONS, ORDERS, Operands, Shape, operation};
+use norns_trace::item::{OBJECT_KINDS, ORDERS};
+use norns_trace::operation::{OPERATIONS, Operands, Shape};
 use norns_trace::trace::{Custom, Value};
 use norns_trace::{
-    Access, Event, EventIndex, Object, ObjectId, Place, PlaceId, SourcePlace, Symbol, Thread,
+    Access, Event, EventIndex, Object, ObjectId, Op, Place, PlaceId, SourcePlace, Symbol, Thread,
     ThreadId, Trace,
 };
 
@@ -119,7 +120,7 @@ pub fn trace(seed: u64, events: usize) -> Trace {
         let object = ObjectId(random.below(objects) as u32);
         let address = random.number().min(u64::MAX - u64::from(u32::MAX));
         let order = ORDERS[random.below(ORDERS.len())].1;
-        let operands = match OPERATIONS[number].1 {
+        let operands = match OPERATIONS[number].shape {
             Shape::None => Operands::None,
             Shape::Thread => Operands::Thread(ThreadId(random.below(threads) as u32)),
             Shape::Object => Operands::Object(object),
@@ -139,7 +140,7 @@ pub fn trace(seed: u64, events: usize) -> Trace {
         trace.events.push(Event {
             thread: ThreadId(random.below(threads) as u32),
             place: PlaceId(random.below(places) as u32),
-            op: operation(number as u8, operands).unwrap(),
+            op: Op::with_operands(number as u8, operands).unwrap(),
         });
         if random.chance(8) {
             trace.values.push(Value {

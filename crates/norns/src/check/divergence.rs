@@ -8,6 +8,7 @@ use norns_replay::{Ended, Left};
 use norns_report::describe::{
     base_name, describe, is_of_the_system, memory_name, operation_words, place_name,
 };
+use norns_trace::operation::Operands;
 use norns_trace::symbolise::Symboliser;
 use norns_trace::wire::Code;
 use norns_trace::{Access, AtomicKind, EventIndex, MemoryOrder, ObjectId, Op, Trace};
@@ -122,7 +123,7 @@ impl<'a> Divergence<'a> {
     /// The same operation in the recording: at this place, or else of this object, since what is
     /// on a stack or on the heap may have lain elsewhere.
     fn recorded(&self, code: Code) -> Option<Op> {
-        let is_it = |op: &Op| op.object().and_then(|o| Op::on_object(code, o)) == Some(*op);
+        let is_it = |op: &Op| op.object().is_some() && op.kind().code == code;
         let events = self.trace.events.iter();
         let mut here = events
             .filter(|event| self.trace.place(event.place).pc == self.diverged.pc)
@@ -130,7 +131,7 @@ impl<'a> Divergence<'a> {
         here.find(is_it).or_else(|| {
             let mut objects = self.trace.objects.iter();
             let object = objects.rposition(|object| object.address == self.diverged.address)?;
-            Op::on_object(code, ObjectId::from_index(object))
+            Op::with_code(code, Operands::Object(ObjectId::from_index(object)))
         })
     }
 

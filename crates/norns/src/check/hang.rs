@@ -54,18 +54,12 @@ fn operation(trace: &Trace, waits: &Waits) -> Option<Op> {
         let index = objects.rposition(|object| object.address == waits.object);
         index.map(ObjectId::from_index)
     };
-    Some(match Code::from_byte(waits.code)? {
-        Code::Lock => Op::Lock(object()?),
-        Code::ReadLock => Op::ReadLock(object()?),
-        Code::Wait => Op::Wait(object()?),
-        Code::SemWait => Op::SemWait(object()?),
-        Code::BarrierEnter | Code::BarrierExit => Op::BarrierExit(object()?),
-        Code::OnceBegin | Code::OncePass => Op::OncePass(object()?),
+    match Code::from_byte(waits.code)? {
         // The object is the number of the thread.
         Code::Join => {
             let holder = waits.held_by.first().map(|(name, _)| name.as_str());
-            Op::Join(holder.and_then(|name| thread(trace, name))?)
+            Some(Op::Join(holder.and_then(|name| thread(trace, name))?))
         }
-        _ => return None,
-    })
+        code => Op::blocked_at(code, object()?),
+    }
 }
