@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{EventId, EventSet, Events, Renaming};
+use crate::event::{EventId, EventSet, Events, Priority, Renaming};
 
 /// A process term in its arena.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -38,6 +38,29 @@ pub struct ListId(pub u32);
 /// An interned list of sets, one for each process of an alphabetised parallel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AlphabetsId(pub u32);
+
+/// An interned [`Priority`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PriorityId(pub u32);
+
+/// A function that picks one of several behaviours of a process, by a fixed rule.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Resolution {
+    /// `chase`: a state with taus does only one of them.
+    Chase,
+    /// `deter`: as `chase`, and of several transitions with one event only one is left.
+    Deter,
+}
+
+/// What a watchdog process looks at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Watchdog {
+    /// `trace_watchdog`: barks after an event that the specification does not allow.
+    Traces,
+    /// `failure_watchdog`: barks as above, and deadlocks with a process that refuses what the
+    /// specification does not allow it to refuse.
+    Failures,
+}
 
 /// A function that replaces a process by an equivalent, hopefully smaller one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -103,6 +126,13 @@ pub enum Process {
     SyncInterrupt(ProcId, SetId, ProcId),
     /// `normal(P)` and the like
     Compress(Compression, ProcId),
+    /// `prioritise(P, <A0, …>)` and `prioritisepo(P, …)`
+    Prioritise(ProcId, PriorityId),
+    /// `chase(P)` and `deter(P)`
+    Resolve(Resolution, ProcId),
+    /// `trace_watchdog(P, A, bark)` and `failure_watchdog(P, A, bark)`: P is the specification, A
+    /// the events that are watched.
+    Watchdog(Watchdog, ProcId, SetId, EventId),
     /// A named process, unfolded on demand.
     Call(CallId),
 }
@@ -195,6 +225,7 @@ pub struct Processes {
     renamings: Interner<Renaming>,
     lists: Interner<[ProcId]>,
     alphabets: Interner<[SetId]>,
+    priorities: Interner<Priority>,
     calls: Vec<CallEntry>,
 }
 
@@ -256,6 +287,14 @@ impl Processes {
 
     pub fn get_alphabets(&self, alphabets: AlphabetsId) -> &Arc<[SetId]> {
         &self.alphabets.values[alphabets.0 as usize]
+    }
+
+    pub fn priority(&mut self, priority: Priority) -> PriorityId {
+        PriorityId(self.priorities.intern(Owned(priority)))
+    }
+
+    pub fn get_priority(&self, priority: PriorityId) -> &Arc<Priority> {
+        &self.priorities.values[priority.0 as usize]
     }
 
     /// A new call. The same named process with the same arguments must be the same call, or a
@@ -505,6 +544,35 @@ impl Processes {
     /// `normal(P)` and the like
     pub fn compress(&mut self, compression: Compression, process: ProcId) -> ProcId {
         self.intern(Process::Compress(compression, process))
+    }
+
+    /// `prioritise(P, <A0, …>)` (with [`Priority::Classes`]) and `prioritisepo(P, …)` (with
+    /// [`Priority::order`])
+    pub fn prioritise(&mut self, process: ProcId, priority: Priority) -> ProcId {
+        let priority = self.priority(priority);
+        self.intern(Process::Prioritise(process, priority))
+    }
+
+    /// `chase(P)` and `deter(P)`
+    pub fn resolve(&mut self, how: Resolution, process: ProcId) -> ProcId {
+        self.intern(Process::Resolve(how, process))
+    }
+
+    /// `trace_watchdog(P, A, bark)` and `failure_watchdog(P, A, bark)`; A must be given by its
+    /// members.
+    pub fn watchdog(
+        &mut self,
+        what: Watchdog,
+        spec: ProcId,
+        events: EventSet,
+        bark: EventId,
+    ) -> ProcId {
+        assert!(
+            events.members().is_some(),
+            "a watchdog needs a set given by its members"
+        );
+        let set = self.set(events);
+        self.intern(Process::Watchdog(what, spec, set, bark))
     }
 
     /// The named process as a term.

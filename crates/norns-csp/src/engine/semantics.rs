@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::CheckError;
 use crate::event::EventId;
-use crate::process::{Definitions, ProcId, Process, Processes};
+use crate::process::{Definitions, ProcId, Process, Processes, Resolution};
 
 /// The arena, and what its calls stand for.
 pub struct Context<'a> {
@@ -334,6 +334,29 @@ impl Semantics {
             }
             // A compression changes the representation only.
             Process::Compress(_, process) => out.extend(self.known(process).iter()),
+            Process::Prioritise(process, priority) => {
+                let steps = self.known(process);
+                let order = processes.get_priority(priority).clone();
+                let mut offered: Vec<EventId> = steps.iter().map(|step| step.0).collect();
+                offered.dedup();
+                for &(event, next) in steps.iter().filter(|s| order.allows(s.0, &offered)) {
+                    let next = match event {
+                        EventId::TICK => next,
+                        _ => processes.intern(Process::Prioritise(next, priority)),
+                    };
+                    out.push((event, next));
+                }
+            }
+            Process::Resolve(how, process) => {
+                for (event, next) in resolved(how, &self.known(process)) {
+                    let next = match event {
+                        EventId::TICK => next,
+                        _ => processes.resolve(how, next),
+                    };
+                    out.push((event, next));
+                }
+            }
+            Process::Watchdog(..) => unreachable!("`needed` refuses watchdogs"),
             Process::Call(call) => {
                 let body = processes.body(call).expect("`needed` unfolded this call");
                 out.extend(self.known(body).iter());
@@ -423,6 +446,20 @@ impl Semantics {
     }
 }
 
+/// The transitions that a resolution leaves of sorted `steps`.
+pub fn resolved<T: Copy>(how: Resolution, steps: &[(EventId, T)]) -> Vec<(EventId, T)> {
+    match steps.first() {
+        Some(&step) if step.0 == EventId::TAU => vec![step],
+        _ => {
+            let mut left = steps.to_vec();
+            if how == Resolution::Deter {
+                left.dedup_by_key(|step| step.0);
+            }
+            left
+        }
+    }
+}
+
 fn replaced(children: &[ProcId], i: usize, by: ProcId) -> Vec<ProcId> {
     let mut list = children.to_vec();
     list[i] = by;
@@ -460,7 +497,14 @@ fn needed(context: &mut Context, term: ProcId) -> Result<Vec<ProcId>, CheckError
         | Process::Sequence(p, _)
         | Process::Hide(p, _)
         | Process::Rename(p, _)
-        | Process::Compress(_, p) => vec![p],
+        | Process::Compress(_, p)
+        | Process::Prioritise(p, _)
+        | Process::Resolve(_, p) => vec![p],
+        Process::Watchdog(..) => {
+            return Err(CheckError::Unsupported(
+                "a watchdog inside a recursion, or below an operator that cannot be split,".into(),
+            ));
+        }
         Process::Interrupt(p, q) | Process::SyncInterrupt(p, _, q) => vec![p, q],
         Process::Call(call) => vec![processes.unfold(call, context.definitions)?],
     })
