@@ -41,7 +41,7 @@ fn mutex(p: &mut Processes, m: usize, threads: usize) -> (ProcId, Vec<EventId>) 
     (again, all)
 }
 
-/// The program of the thesis's Figure 4.13 with its deadlock check, for any threads given as
+/// The program of Figure 4.13 in Carril (2017) with its deadlock check, for any threads given as
 /// lists of lock operations: `+m` locks, `-m` unlocks.
 fn program(p: &mut Processes, threads: &[&str]) -> (ProcId, ProcId) {
     let mut sync = Vec::new();

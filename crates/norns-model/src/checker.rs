@@ -1,7 +1,7 @@
 //! The independent checker of witnesses: is a schedule legal, and does it end with its bug?
 //!
-//! Written from the rules in the table of `tests/step_rules.rs` and the definitions in
-//! DESIGN.md, "Model", alone. It shares no code with the model, its step rules or any engine, so
+//! Written from the rules in the table of `tests/model/step_rules.rs` and the definitions in
+//! ARCHITECTURE.md, "What counts as a bug", alone. It shares no code with the model, its step rules or any engine, so
 //! that a mistake there cannot vouch for itself. Nothing is reported that it does not accept.
 //!
 //! It goes once over the schedule. Whom a signal wakes is not part of a schedule, so it follows

@@ -1,6 +1,6 @@
 //! Condition instances: which signal or broadcast woke which wait.
 //!
-//! The dissertation (section 4.3.2) gives each wait to the nearest earlier signal, since its wait
+//! Carril (2017), section 4.3.2, gives each wait to the nearest earlier signal, since its wait
 //! events stand for loops that may not have waited at all. Our `Wait` is one that really slept:
 //! it was in the queue from its `Unlock` on, and what woke it happened in between. A signal wakes
 //! one waiter, a broadcast all that are there. Signals go to the waiter that wakes first, which

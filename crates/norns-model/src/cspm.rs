@@ -1,6 +1,6 @@
 //! The model as CSPM: what `norns csp` and FDR can check.
 //!
-//! One process a thread and one an object, after Figures 4.13 and 5.8 of Carril's dissertation,
+//! One process a thread and one an object, after Figures 4.13 and 5.8 of Carril (2017),
 //! and for each shared location a check for races, for the whole a check for deadlocks. Only
 //! events that occur in the trace are in any alphabet: sets over whole channels would grow with
 //! the number of threads times the number of objects. Threads are chains of short named pieces,

@@ -1,7 +1,7 @@
 //! Lock sets: which locks a thread holds just before each of its events.
 //!
 //! Follows Eraser (Savage et al. 1997), section 2, with read locks kept apart from write locks
-//! as in section 5.5.2 of Carril's dissertation. What a thread holds depends on its own events
+//! as in section 5.5.2 of Carril (2017). What a thread holds depends on its own events
 //! only, so a lock set is the same in every schedule. Equal sets are stored once.
 
 pub use norns_trace::Mode;

@@ -1,6 +1,6 @@
 //! Must-happen-before: which events stand in this order in every schedule of the model.
 //!
-//! The weak happens-before of section 5.5.2 of Carril's dissertation, which has no edges from
+//! The weak happens-before of section 5.5.2 of Carril (2017), which has no edges from
 //! locks, extended to what the model guarantees beyond it:
 //!
 //! - fork, join, allocation and reuse of memory (`Model::needed_before`);

@@ -1,6 +1,6 @@
 //! Redundant accesses: those that race only where another access of their place does.
 //!
-//! Section 5.5.1 of Carril's dissertation drops an access that an earlier one of the same segment
+//! Section 5.5.1 of Carril (2017) drops an access that an earlier one of the same segment
 //! covers, whatever its place; here every pair of places counts, so only an access of the same
 //! place does. In the faithful meaning even that would lose races, since what lies between the
 //! two may not be possible everywhere: there only a read is redundant that directly follows a

@@ -1,7 +1,7 @@
 //! The step rules: when a thread can take its next step, and what the step changes.
 //!
-//! The dissertation's processes (section 4.4) are the specification; the table in
-//! `tests/step_rules.rs` fixes the rules case by case, also those beyond it:
+//! The processes of Carril (2017), section 4.4, are the specification; the table in
+//! `tests/model/step_rules.rs` fixes the rules case by case, also those beyond it:
 //!
 //! - A mutex that is not recursive blocks its own holder for ever. A robust mutex is free again
 //!   when its holder has ended. What a thread does not hold it can release without effect.

@@ -1,7 +1,6 @@
 //! A total order that is kept while edges come and go.
 //!
-//! After Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs"
-//! (2007): an edge that agrees with the order costs nothing; one that does not starts a search
+//! After Pearce and Kelly (2007): an edge that agrees with the order costs nothing; one that does not starts a search
 //! over the nodes between its ends. Unlike there, only one side moves: either what leads to the
 //! edge's beginning goes to just before its end, or what its end leads to goes to just after its
 //! beginning, whichever is found first. So everything else keeps its order, and a query changes

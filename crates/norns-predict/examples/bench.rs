@@ -83,7 +83,7 @@ fn write_generated(
     Ok(output.flush()?)
 }
 
-/// The program of Figure 5.17 in Carril's dissertation (2017), in one of three interleavings.
+/// The program of Figure 5.17 in Carril (2017), in one of three interleavings.
 fn write_growth(n: usize, order: &str, trace: &str) -> Result<()> {
     let section = |thread: &'static str, line: u32| {
         let line = move |op: &str, i: u32| format!("{thread}|{op}|{}\n", line + i);

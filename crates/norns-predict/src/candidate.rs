@@ -2,7 +2,7 @@
 //! could not rule out.
 //!
 //! The filters, each with its count: two accesses that stand in one order in every schedule, two
-//! accesses under a common lock (sections 5.5.2 of Carril's dissertation), and for cycles a gate
+//! accesses under a common lock (Carril 2017, section 5.5.2), and for cycles a gate
 //! lock that two members hold (Havelund 2000) or an order between two members.
 
 use norns_model::Model;

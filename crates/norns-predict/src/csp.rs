@@ -1,6 +1,6 @@
 //! Prediction by the refinement checker, on the model as CSPM (`norns_model::cspm`).
 //!
-//! The way of Carril's dissertation: one assertion that nothing deadlocks, one for each shared
+//! The way of Carril (2017): one assertion that nothing deadlocks, one for each shared
 //! location that it has no race. It says whether and on what; the schedule is then looked for by
 //! the exact search, so a finding here is one on which two independent engines agree. Where they
 //! do not, that is said. For small traces only: the checker knows nothing of the shape of the

@@ -7,8 +7,6 @@
 //! variables, locks and places of their own, whose steps happen in a given order while the other
 //! workers go on. The workers of a plant do nothing else until it is done, so that what the plant
 //! shows does not depend on the rest.
-//!
-//! The shapes follow the traces that FINDINGS-prediction.md measured other tools with.
 
 use norns_trace::{
     Access, Event, EventIndex, Object, ObjectId, ObjectKind, Op, Place, PlaceId, Symbol, Thread,

@@ -1,7 +1,7 @@
 //! From a witness to the schedule that the runtime enforces.
 //!
 //! Synchronisation and atomic operations become steps, in the witness's order. Plain accesses
-//! are left out, as in section 5.4 of Carril's dissertation, except the two of a race, before
+//! are left out, as in section 5.4 of Carril (2017), except the two of a race, before
 //! which their threads are held, and with `Accesses::Ordered` those that the witness orders
 //! while its synchronisation does not: they can decide which way the program goes.
 //!

@@ -1,4 +1,4 @@
-//! The data type behind every view of a finding, and its JSON form (format 1 of DESIGN.md).
+//! The data type behind every view of a finding, and its JSON form (format 1, `docs/schema/findings.json`).
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! One thing that a thread did.
 //!
-//! Follows Tables 4.1 and 5.1 of Carril's dissertation (2017), with the failed forms as their own
+//! Follows Tables 4.1 and 5.1 of Carril (2017), with the failed forms as their own
 //! events and with what pthreads has beyond them. Every event is a completed operation: `Lock`
 //! means that the mutex was acquired, `Wait` that the thread was woken.
 //!

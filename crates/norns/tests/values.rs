@@ -321,7 +321,7 @@ fn check_refuted(name: &str) {
 
 #[test]
 fn what_values_forbid_is_refuted_without_a_replay() {
-    // Figure 5.9 of Carril's dissertation, and Figure 3 of Said et al.
+    // Figure 5.9 of Carril (2017), and Figure 3 of Said et al. (2011).
     check_refuted("no_race/value_decides.c");
     check_refuted("no_race/value_under_lock.c");
 }

@@ -179,7 +179,7 @@ pub fn tau_loop_factor(lts: &Lts) -> Lts {
     quotient(lts, &component)
 }
 
-/// The strongly connected component of each node, numbered (Tarjan, without recursion).
+/// The strongly connected component of each node, numbered (Tarjan 1972, without recursion).
 pub fn components<I: Iterator<Item = u32>>(n: usize, next: impl Fn(u32) -> I) -> Vec<u32> {
     const NEW: u32 = u32::MAX;
     let mut index = vec![NEW; n];

@@ -1,7 +1,7 @@
 //! Normal forms: a specification made deterministic, with what each of its states must accept
 //! and whether it may diverge.
 //!
-//! After Roscoe, *Understanding Concurrent Systems*, 8.5 and 16.1: a node is the set of states
+//! After Roscoe 2010, 8.5 and 16.1: a node is the set of states
 //! that a trace leads to, closed under tau. Its acceptances are the events offered by its
 //! stable states, minimal ones only. A state that can tick may refuse everything else whether
 //! or not it is stable, so it gives the acceptance {tick}.

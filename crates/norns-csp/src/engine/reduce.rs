@@ -1,6 +1,6 @@
 //! Partial-order reduction: in many states it is enough to follow some of the enabled rules.
 //!
-//! Strong stubborn sets (Valmari), with components as units: an enabled rule in the set brings
+//! Strong stubborn sets (Valmari 1991), with components as units: an enabled rule in the set brings
 //! in every rule that one of its components could take part in from where it stands; a rule
 //! that is not enabled brings in those of one component that is not ready for it, unless that
 //! component never will be. A rule that changes the format is taken to touch everything.

@@ -1,6 +1,6 @@
 //! The operational semantics of process terms: which event leads to which term.
 //!
-//! The firing rules are those of Roscoe, *Understanding Concurrent Systems*, chapter 9, with
+//! The firing rules are those of Roscoe 2010, chapter 9, with
 //! his treatment of termination, which FDR shares: tick is a signal that the environment
 //! cannot refuse; a component of a parallel composition that terminates does so by a tau and
 //! waits as Omega, and the composition ticks when all its components are Omega.

@@ -1,7 +1,7 @@
 //! The static part of a process: which operators stand above the components, and the rules by
 //! which the components act together.
 //!
-//! This is FDR's idea of supercombinators (Roscoe, *Understanding Concurrent Systems*, 20.3):
+//! This is FDR's idea of supercombinators (Roscoe 2010, 20.3):
 //! parallel composition, hiding and renaming need no state of their own, so a product is never
 //! built; a rule says which components do what, and what is seen. Operators that do change
 //! (a sequential composition above a parallel one, say) give the network several *formats*,

@@ -171,7 +171,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Strongly connected components (Tarjan), those that are needed first.
+    /// Strongly connected components (Tarjan 1972), those that are needed first.
     fn order(&self, decls: &[DeclId]) -> Vec<Vec<DeclId>> {
         let position: FxHashMap<DeclId, usize> =
             decls.iter().enumerate().map(|(i, &d)| (d, i)).collect();

@@ -1,4 +1,4 @@
-//! The laws of CSP (Roscoe, *Understanding Concurrent Systems*, chapters 2 to 7: units, zeros,
+//! The laws of CSP (Roscoe 2010, chapters 2 to 7: units, zeros,
 //! symmetry, associativity, distribution, step laws) on random processes, in all models.
 
 use norns_csp::Reduction;

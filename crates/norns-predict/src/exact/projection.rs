@@ -2,7 +2,7 @@
 //!
 //! Accesses and other local events are left out. So are locks that no thread ever holds while it
 //! does something that may block: whoever holds such a lock can go on until it gives it up, so in
-//! a deadlock the lock is free (FINDINGS-csp.md, "erase locks"). A lock counts as erased only
+//! a deadlock the lock is free. A lock counts as erased only
 //! after the locks taken inside its critical sections are, so cycles stay. What else may happen
 //! in a section of an erased lock only ever lets others go on (a post, a fork, an unlock);
 //! therefore whole sections can be put where their first event was, which makes a schedule of the

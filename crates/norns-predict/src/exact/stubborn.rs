@@ -1,6 +1,6 @@
 //! Stubborn sets with threads as units: which threads' next steps are enough to look at.
 //!
-//! Valmari's stubborn sets, after FINDINGS-csp.md, "The special structure of recorded traces". A
+//! The stubborn sets of Valmari (1991), for threads that are straight lines of events. A
 //! set of threads is grown from one that has to move: a thread whose next step is possible pulls
 //! in the threads that later do something that does not commute with it; a thread whose next
 //! step is not possible pulls in threads of which one has to move first. What is later than a

@@ -16,7 +16,7 @@
 //! All needs point back in the trace. So the events of an ideal, in the order of the trace, are a
 //! legal schedule as far as these rules go: every operation finds what it found in the trace.
 //!
-//! Idea: vector clocks (Mattern 1988) over the reads-from order of SHB (Mathur et al. 2018).
+//! Idea: vector clocks (Mattern 1989) over the reads-from order of SHB (Mathur et al. 2018).
 
 use std::collections::VecDeque;
 

@@ -4,7 +4,7 @@
 //! classes of different threads whose held locks exclude each other nowhere is a pattern; gate
 //! locks and cycles within one thread are no patterns. For a pattern its instances are searched
 //! with one growing ideal: an acquisition that the ideal passes is replaced by the next of its
-//! class (SPDOffline, Tunç et al., PLDI 2023, there without modes). A pattern without an
+//! class (SPDOffline, Tunç et al. 2023, there without modes). A pattern without an
 //! instance is tried with reversed critical sections, then left open.
 
 use norns_trace::{EventIndex, ObjectId, PlaceId, ThreadId};

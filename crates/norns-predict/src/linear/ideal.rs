@@ -5,12 +5,12 @@
 //!
 //! `keep_order` keeps the order of all sections of a lock: the earlier one must end. The events of
 //! the result, in the order of the trace, are then a legal schedule, and the smallest such ideal
-//! is found (SyncP, Mathur et al., POPL 2021, and for deadlocks SPDOffline, Tunç et al., PLDI
+//! is found (SyncP, Mathur et al. 2021, and for deadlocks SPDOffline, Tunç et al.
 //! 2023). Only sections that are open at the edge of the ideal can break the rule, so a round costs
 //! one search per open section and thread, and the state is the ideal alone.
 //!
 //! `allow_reversal` lets the sections stay open that the targets stand in (all the others of their
-//! locks must end), in the spirit of OSR (Shi et al., ICSE 2024). Whether its result has a schedule
+//! locks must end), in the spirit of OSR (Shi et al. 2024). Whether its result has a schedule
 //! is not said here: `reversal.rs` looks for one.
 
 use norns_trace::{EventIndex, ThreadId};

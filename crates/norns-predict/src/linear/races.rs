@@ -4,7 +4,7 @@
 //! allocated block. For two classes that can race, the accesses of the second are taken in order,
 //! and with each of them the first access of the first class that is not in the ideal of the pair.
 //! Ideals of later pairs hold those of earlier ones, so neither side ever goes back (SyncP, Mathur
-//! et al., POPL 2021). The state is one ideal for each pair of classes of the one location at
+//! et al. 2021). The state is one ideal for each pair of classes of the one location at
 //! hand; RAPID's implementation of the idea keeps one cursor for each lock, thread, pair of
 //! threads and location of the trace at the same time.
 //!

@@ -11,7 +11,7 @@
 //! - semaphores, barriers, conditions and `once` keep their order in the trace.
 //!
 //! There is no way back from a choice, so a schedule may be missed; one that is found is legal. OSR
-//! (Shi et al., ICSE 2024) stops at an acyclic graph of orders, which is not always one.
+//! (Shi et al. 2024) stops at an acyclic graph of orders, which is not always one.
 
 use norns_model::Meaning;
 use norns_model::location::{LocationId, Touch};

@@ -1,7 +1,7 @@
 //! Candidates, and those that need no solver.
 //!
 //! Section 5 of Said et al. (2011): pairs that hold a common lock, or whose lock acquisition
-//! histories contradict each other (Kahlon, Ivancic and Gupta 2005: each thread took, after a lock
+//! histories contradict each other (Kahlon et al. 2005: each thread took, after a lock
 //! that it still holds, the lock that the other still holds), or that must happen one before the
 //! other, are dropped first.
 

@@ -3,8 +3,8 @@
 //!
 //! Every event of the trace is a node, with the event's number. One node more is the end of the
 //! schedule: an event takes place when it stands before the end. Events behind it are not placed
-//! at all, so every constraint speaks of events before the end only (this is the "after infinity"
-//! of RV-Predict, and closes both holes that DESIGN.md's model names).
+//! at all, so every constraint speaks of events before the end only (the "after infinity" of
+//! RV-Predict, Huang et al. 2014).
 
 use norns_order::{Formula, Literal, Node, View};
 use norns_trace::EventIndex;

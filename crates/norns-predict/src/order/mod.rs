@@ -1,7 +1,6 @@
 //! Prediction by the ordering solver: witnesses that respect values.
 //!
-//! After Said, Wang, Yang and Sakallah, "Generating Data Race Witnesses by an SMT-based Analysis"
-//! (NFM 2011): a schedule is an order of the events under which every synchronisation object
+//! After Said et al. (2011): a schedule is an order of the events under which every synchronisation object
 //! allows each of its operations and every read sees what it saw. What is new here: events after
 //! the bug are not placed at all, deadlocks are a property beside races, branches say which reads
 //! count, all of POSIX threads is covered, and the solver is our own (`norns-order`); Z3 answers

@@ -7,7 +7,7 @@
 //!
 //! In branch mode (the trace has branch events) a read needs its value only when a later branch
 //! of its thread takes place, or when a later write of its thread is seen by a read that needs
-//! its value (Huang, Meredith, Rosu 2014). Without branch events everything that follows a read
+//! its value (Huang et al. 2014). Without branch events everything that follows a read
 //! may depend on it.
 
 use norns_model::location::{LocationId, Touch};

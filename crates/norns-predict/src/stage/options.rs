@@ -49,7 +49,7 @@ pub struct Options {
     pub longest_kept: usize,
 }
 
-/// Reductions of section 5.5 of Carril's dissertation. None of them changes a finding.
+/// Reductions of section 5.5 of Carril (2017). None of them changes a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reductions {
     /// Leave out accesses that race only where another of their place does.

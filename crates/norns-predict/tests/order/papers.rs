@@ -1,4 +1,4 @@
-//! The worked examples of Said et al. (2011) and of Carril's dissertation (2017).
+//! The worked examples of Said et al. (2011) and of Carril (2017).
 
 use norns_model::Meaning;
 use norns_model::script;

@@ -1,4 +1,4 @@
-//! The scenarios of Carril's dissertation: Table 4.2, Figures 4.16 to 4.22 and 5.2 to 5.10, and
+//! The scenarios of Carril (2017): Table 4.2, Figures 4.16 to 4.22 and 5.2 to 5.10, and
 //! of Appendix B what its names and sources describe.
 //!
 //! Each is a run in which nothing went wrong, as a script, and what other schedules show. Events
@@ -136,7 +136,7 @@ fn tc14_dining_philosophers() {
     );
 }
 
-/// Figure 9 of the paper on causal precedence: what looks like a race is a deadlock first.
+/// Figure 9 of Smaragdakis et al. (2012): what looks like a race is a deadlock first.
 #[test]
 fn cp_9() {
     check(
@@ -348,7 +348,7 @@ fn appendix_b_helgrind_suite() {
 
 #[test]
 fn appendix_b_causal_precedence() {
-    // Figure 3: a lock orders the accesses in the run, but not in every run.
+    // Figure 3 of Smaragdakis et al. (2012): a lock orders the accesses in the run, but not in every run.
     check(
         "A: write x, lock l, unlock l\nB: lock l, unlock l, write x",
         "race 0 5",

@@ -4,7 +4,7 @@
 //! library: a blocking operation is tried, and if it cannot be had the thread sleeps here until
 //! another thread's operation may have changed that. So at every moment the monitor knows exactly
 //! which thread waits for what, and a deadlock is a fact, not a time-out (the idea of Fray's
-//! shadow locking). The enforcement itself is Figure 4.15 of Carril's dissertation.
+//! shadow locking). The enforcement itself is Figure 4.15 of Carril (2017).
 //!
 //! Before the first thread is created, and after the last step of the schedule, the program
 //! runs free. What the runtime cannot see: threads made without pthreads, objects shared with
