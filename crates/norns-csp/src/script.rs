@@ -367,7 +367,7 @@ impl Script {
         })
     }
 
-    fn process_of(&mut self, id: ExprId) -> Result<crate::process::ProcId, ScriptError> {
+    fn process_of(&mut self, id: ExprId) -> Result<ProcId, ScriptError> {
         self.evaluator
             .process_of(id, &mut self.processes)
             .map_err(|error| self.failed(*error))

@@ -180,9 +180,9 @@ fn inverted_locks() -> (Finding, Sketch) {
 fn check(name: &str, actual: &str) {
     let path = format!("{}/tests/snapshots/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-        std::fs::write(&path, actual).unwrap();
+        fs::write(&path, actual).unwrap();
     }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    let expected = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         expected == actual,
         "{name} differs; UPDATE_SNAPSHOTS=1 accepts this:\n{actual}"

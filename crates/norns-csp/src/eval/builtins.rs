@@ -113,7 +113,7 @@ impl Evaluator {
             }
             card => Value::Int(self.elements(as_set(&a[0]), span)?.len() as i64),
             empty => Value::Bool(self.is_empty(as_set(&a[0]), span)?),
-            Builtin::set => {
+            set => {
                 let items = self.seq_full(as_seq(&a[0]).clone(), span)?;
                 self.make_set(items.items().to_vec(), span)?
             }
@@ -125,7 +125,7 @@ impl Evaluator {
                 let of = self.canonical_set(as_set(&a[0]), span)?;
                 Value::Set(Arc::new(super::set::Set::Seqs(of)))
             }
-            Builtin::seq => {
+            seq => {
                 let elements = self.elements(as_set(&a[0]), span)?;
                 Value::Seq(super::value::Seq::new(elements))
             }

@@ -343,9 +343,8 @@ impl Evaluator {
                 self.processes.internal_choice(all)
             }
             Replicated::Sequence => {
-                let mut whole = match all.pop() {
-                    Some(last) => last,
-                    None => return Ok(self.processes.skip()),
+                let Some(mut whole) = all.pop() else {
+                    return Ok(self.processes.skip());
                 };
                 while let Some(first) = all.pop() {
                     whole = self.processes.sequence(first, whole);

@@ -114,7 +114,7 @@ impl<'a> Printer<'a> {
                 Item::Text(text) => self.push(text),
                 Item::Owned(text) => self.push(&text),
                 Item::Expr(id, least, last, in_seq) => {
-                    self.expr(id, least, last, in_seq, &mut next)
+                    self.expr(id, least, last, in_seq, &mut next);
                 }
                 Item::Pat(id, least) => self.pat(id, least, &mut next),
                 Item::Decls(decls, indent) => {

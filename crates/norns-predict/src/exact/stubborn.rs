@@ -159,7 +159,7 @@ impl Limits<'_> {
         let with = |object, class| {
             let mut threads = Vec::new();
             self.for_future(state, thread, object, class, &mut |other| {
-                threads.push(other)
+                threads.push(other);
             });
             Move::After(threads)
         };

@@ -171,7 +171,7 @@ impl<'m> Builder<'m> {
             },
             Op::SemPost(sem) => self.tokens[sem.index()].push_back(Some(event)),
             Op::SemInit { sem, .. } | Op::FailedSemWait(sem) => {
-                self.need_object(&mut raised, row, sem)
+                self.need_object(&mut raised, row, sem);
             }
             Op::Wait(object)
             | Op::FailedWait(object)

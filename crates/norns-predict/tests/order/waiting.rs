@@ -126,9 +126,9 @@ impl Generator {
                     Theme::Both => self.random.below(2) == 0,
                 };
                 return if counters {
-                    self.count(thread)
+                    self.count(thread);
                 } else {
-                    self.wait_or_wake(thread)
+                    self.wait_or_wake(thread);
                 };
             }
         }

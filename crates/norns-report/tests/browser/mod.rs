@@ -37,13 +37,15 @@ fn look(folder: &Path, theme: &str, setting: u32) -> Option<Vec<String>> {
     let answers = dom
         .split_once("<pre id=\"answers\">")
         .and_then(|(_, rest)| rest.split_once("</pre>"))
-        .map(|(answers, _)| answers)
-        .unwrap_or_else(|| {
-            panic!(
-                "no page from chromium: {}",
-                String::from_utf8_lossy(&output.stderr)
-            )
-        });
+        .map_or_else(
+            || {
+                panic!(
+                    "no page from chromium: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                )
+            },
+            |(answers, _)| answers,
+        );
     let mut lines = answers.lines();
     assert_eq!(lines.next(), Some(format!("looked in {theme}").as_str()));
     let said = lines.map(|line| format!("{theme}: {line}"));

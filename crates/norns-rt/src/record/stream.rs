@@ -239,7 +239,7 @@ impl Thread {
             self.slot
                 .add(wire::tail::USED)
                 .cast::<u32>()
-                .write_volatile(used as u32)
+                .write_volatile(used as u32);
         };
     }
 

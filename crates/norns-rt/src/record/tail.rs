@@ -64,7 +64,7 @@ impl Header {
             self.0
                 .add(FIRST_SEQUENCE)
                 .cast::<u64>()
-                .write_volatile(value)
+                .write_volatile(value);
         };
     }
 
@@ -173,7 +173,7 @@ pub fn release(slot: *mut u8) {
         unsafe {
             slot.add(NEXT_FREE)
                 .cast::<*mut u8>()
-                .write(free.first[class])
+                .write(free.first[class]);
         };
         free.first[class] = slot;
     });
