@@ -1,13 +1,17 @@
 //! The built-in values and functions.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::machine::{CallKey, Evaluator, Result};
 use super::set::Set;
 use super::value::{Code, Function, Seq, Value};
 use crate::builtin::Builtin;
-use crate::process::{Compression, ProcId};
+use crate::event::{EventId, Priority};
+use crate::process::{Compression, ProcId, Resolution, Watchdog};
 use crate::syntax::source::Span;
 
 fn as_set(value: &Value) -> &Arc<Set> {
@@ -46,10 +50,10 @@ fn as_pair(value: &Value) -> (&Value, &Value) {
 }
 
 impl Evaluator {
-    pub(super) fn builtin_value(&mut self, builtin: Builtin, span: Span) -> Result<Value> {
+    pub(super) fn builtin_value(&mut self, builtin: Builtin) -> Value {
         use Builtin::*;
         let constant = |value: super::set::Set| Value::Set(Arc::new(value));
-        Ok(match builtin {
+        match builtin {
             STOP => Value::Process(self.processes.stop()),
             SKIP => Value::Process(self.processes.skip()),
             DIV => Value::Process(self.processes.div()),
@@ -64,12 +68,8 @@ impl Evaluator {
             True => Value::Bool(true),
             False => Value::Bool(false),
             emptyMap => Value::Map(Arc::default()),
-            chase | chase_nocache | prioritise | prioritise_nocache | prioritisepo | deter
-            | failure_watchdog | trace_watchdog | mtransclose | WEAK_BUFFER | SIGNAL_BUFFER => {
-                return self.unsupported(span, format!("`{}` is not supported", builtin.name()));
-            }
             _ => self.builtin_function(builtin),
-        })
+        }
     }
 
     pub(super) fn apply_builtin(
@@ -258,6 +258,9 @@ impl Evaluator {
                 Value::Process(self.processes.run(events))
             }
             BUFFER => return self.buffer(&a[0], as_set(&a[1]), span),
+            WEAK_BUFFER | SIGNAL_BUFFER => {
+                return self.unsupported(span, format!("`{}` is not supported", builtin.name()));
+            }
             explicate | lazyenumerate => self.compressed(Compression::Explicate, &a[0]),
             diamond => self.compressed(Compression::Diamond, &a[0]),
             normal | lazynorm => self.compressed(Compression::Normal, &a[0]),
@@ -266,6 +269,26 @@ impl Evaluator {
             tau_loop_factor => self.compressed(Compression::TauLoopFactor, &a[0]),
             wbisim => self.compressed(Compression::Wbisim, &a[0]),
             dbisim => self.compressed(Compression::Dbisim, &a[0]),
+            chase | chase_nocache | deter => {
+                let how = match builtin {
+                    deter => Resolution::Deter,
+                    _ => Resolution::Chase,
+                };
+                Value::Process(self.processes.resolve(how, as_process(&a[0])))
+            }
+            prioritise | prioritise_nocache => self.prioritised(&a[0], as_seq(&a[1]), span)?,
+            prioritisepo => self.prioritised_by_order(a, span)?,
+            trace_watchdog | failure_watchdog => {
+                let what = match builtin {
+                    trace_watchdog => Watchdog::Traces,
+                    _ => Watchdog::Failures,
+                };
+                let events = self.listed_events(as_set(&a[1]), span)?;
+                let bark = self.event(&a[2], span)?;
+                let spec = as_process(&a[0]);
+                Value::Process(self.processes.watchdog(what, spec, events, bark))
+            }
+            mtransclose => self.representatives(as_set(&a[0]), as_set(&a[1]), span)?,
             r#loop => return self.call(CallKey::Loop(as_process(&a[0])), &None),
             transpose => {
                 let mut turned = Vec::new();
@@ -300,16 +323,125 @@ impl Evaluator {
                 }
                 self.make_set(image, span)?
             }
-            STOP | SKIP | DIV | Int | Bool | Char | Proc | Events | True | False | emptyMap
-            | chase | chase_nocache | prioritise | prioritise_nocache | prioritisepo | deter
-            | failure_watchdog | trace_watchdog | mtransclose | WEAK_BUFFER | SIGNAL_BUFFER => {
-                unreachable!("not functions, or refused when they are named")
+            STOP | SKIP | DIV | Int | Bool | Char | Proc | Events | True | False | emptyMap => {
+                unreachable!("not functions")
             }
         })
     }
 
     fn compressed(&mut self, compression: Compression, value: &Value) -> Value {
         Value::Process(self.processes.compress(compression, as_process(value)))
+    }
+
+    /// `prioritise(P, <A0, A1, …>)`.
+    fn prioritised(&mut self, process: &Value, levels: &Seq, span: Span) -> Result<Value> {
+        let levels = self.seq_full(levels.clone(), span)?;
+        if levels.items().is_empty() {
+            return self.error_help(
+                span,
+                "`prioritise` needs at least one set of events",
+                "the first set ranks with tau and tick; `<{}, A>` puts A below them",
+            );
+        }
+        let mut sets = Vec::with_capacity(levels.items().len());
+        for level in levels.items() {
+            sets.push(self.events_in(as_set(level), span)?);
+        }
+        let priority = Priority::Classes(sets.into());
+        Ok(Value::Process(
+            self.processes.prioritise(as_process(process), priority),
+        ))
+    }
+
+    /// `prioritisepo(P, prioritised, order, maximal)`, the order as pairs (higher, lower).
+    fn prioritised_by_order(&mut self, a: &[Value], span: Span) -> Result<Value> {
+        let prioritised = self.events_in(as_set(&a[1]), span)?;
+        let maximal = self.events_in(as_set(&a[3]), span)?;
+        let mut order = Vec::new();
+        for pair in self.elements(as_set(&a[2]), span)? {
+            let (higher, lower) = as_pair(&pair);
+            order.push((self.event(higher, span)?, self.event(lower, span)?));
+        }
+        let priority = Priority::order(&prioritised, order.iter().copied(), &maximal);
+        let Priority::Order { pairs, .. } = &priority else {
+            unreachable!("an order was built");
+        };
+        let above_itself = |event: EventId| {
+            order.contains(&(event, event))
+                || pairs.iter().any(|&(lower, higher)| {
+                    lower == event && pairs.binary_search(&(higher, event)).is_ok()
+                })
+        };
+        let mentioned = order.iter().flat_map(|&(higher, lower)| [higher, lower]);
+        let maximal_members = maximal.members().unwrap_or_default().iter().copied();
+        let mut problem = None;
+        for event in mentioned.chain(maximal_members) {
+            problem = problem.or(match event {
+                _ if !prioritised.contains(event) => {
+                    Some((event, "is not among the prioritised events"))
+                }
+                _ if above_itself(event) => Some((event, "is above itself in the order")),
+                _ if maximal.contains(event) && pairs.iter().any(|pair| pair.0 == event) => {
+                    Some((event, "is declared maximal, but another event is above it"))
+                }
+                _ => None,
+            });
+        }
+        if let Some((event, what)) = problem {
+            let name = self.processes.events.name(event).to_owned();
+            return self.error_help(
+                span,
+                format!("the event {name} {what}"),
+                "prioritisepo(P, prioritised events, {(higher, lower), …}, maximal events)",
+            );
+        }
+        Ok(Value::Process(
+            self.processes.prioritise(as_process(&a[0]), priority),
+        ))
+    }
+
+    /// `mtransclose(R, S)`: each element of S that the symmetric and transitive closure of R
+    /// relates to a smaller element of S, as a pair of the smallest one and itself.
+    fn representatives(&mut self, relation: &Set, of: &Arc<Set>, span: Span) -> Result<Value> {
+        let mut numbers: FxHashMap<Value, usize> = FxHashMap::default();
+        let mut parents: Vec<usize> = Vec::new();
+        fn root(parents: &mut [usize], mut node: usize) -> usize {
+            while parents[node] != node {
+                parents[node] = parents[parents[node]];
+                node = parents[node];
+            }
+            node
+        }
+        for pair in self.elements(relation, span)? {
+            let (a, b) = as_pair(&pair);
+            let mut roots = [0; 2];
+            for (slot, value) in roots.iter_mut().zip([a, b]) {
+                let next = parents.len();
+                let number = *numbers.entry(value.clone()).or_insert(next);
+                if number == next {
+                    parents.push(next);
+                }
+                *slot = root(&mut parents, number);
+            }
+            parents[roots[1]] = roots[0];
+        }
+        let mut smallest: FxHashMap<usize, Value> = FxHashMap::default();
+        let mut pairs = Vec::new();
+        // In ascending order, so the first element of each class represents it.
+        for element in self.elements(of, span)? {
+            let Some(&number) = numbers.get(&element) else {
+                continue;
+            };
+            match smallest.entry(root(&mut parents, number)) {
+                Entry::Vacant(entry) => {
+                    entry.insert(element);
+                }
+                Entry::Occupied(entry) => {
+                    pairs.push(Value::Tuple([entry.get().clone(), element].into()));
+                }
+            }
+        }
+        self.make_set(pairs, span)
     }
 
     fn buffer(&mut self, bound: &Value, pairs: &Arc<Set>, span: Span) -> Result<Value> {

@@ -353,7 +353,7 @@ impl Evaluator {
         let definition = self.resolved.def(def);
         let name = definition.name;
         match definition.kind {
-            DefKind::Builtin(builtin) => self.builtin_value(builtin, span),
+            DefKind::Builtin(builtin) => Ok(self.builtin_value(builtin)),
             DefKind::Function(_) => Ok(Value::Function(Arc::new(Function {
                 code: Code::Named(def),
                 arguments: Vec::new(),
