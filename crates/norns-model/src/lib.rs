@@ -11,6 +11,7 @@ pub mod location;
 pub mod lock_set;
 pub mod model;
 pub mod must_happen_before;
+pub mod not_analysed;
 pub mod random_trace;
 pub mod reduction;
 pub mod script;
@@ -21,6 +22,7 @@ pub mod witness;
 
 pub use checker::{Refusal, check_witness};
 pub use model::Model;
+pub use not_analysed::NotAnalysed;
 pub use state::State;
 pub use step::{Readiness, Step};
 pub use witness::{Bug, Meaning, Witness};

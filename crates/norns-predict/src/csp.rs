@@ -11,7 +11,7 @@ use norns_csp::check::Options as CheckOptions;
 use norns_csp::script::{Answer, Script, no_includes};
 use norns_model::cspm::{Cell, Checks, cspm};
 use norns_model::location::LocationId;
-use norns_model::{Bug, Model};
+use norns_model::{Bug, Model, NotAnalysed};
 use norns_trace::{EventIndex, Trace};
 
 use crate::stage::{Detail, Engine, Options, Prediction, predict};
@@ -32,10 +32,10 @@ enum Verdict {
 pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
     if trace.events.len() > MOST_EVENTS {
         return Prediction {
-            not_analysed: vec![format!(
-                "everything: the trace has {} events, and --engine csp takes at most {MOST_EVENTS}",
-                trace.events.len()
-            )],
+            not_analysed: vec![NotAnalysed::LongForRefinement {
+                events: trace.events.len(),
+                most: MOST_EVENTS,
+            }],
             ..Prediction::default()
         };
     }
@@ -49,7 +49,7 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
         Ok(verdicts) => verdicts,
         Err(problem) => {
             return Prediction {
-                not_analysed: vec![format!("everything: {problem}")],
+                not_analysed: vec![NotAnalysed::Refinement { problem }],
                 ..Prediction::default()
             };
         }
@@ -108,12 +108,10 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
     match deadlock {
         [Verdict::Holds] => {
             // Where threads may leave the trace the assertion looks for fewer deadlocks.
-            let count = found.deadlocks.len() + found.stuck.len();
-            if count > 0 {
-                found.not_analysed.push(format!(
-                    "{count} deadlocks are found by exact search, but not by the refinement \
-                     checker, which looks for none once a thread leaves the trace"
-                ));
+            let deadlocks = found.deadlocks.len() + found.stuck.len();
+            if deadlocks > 0 {
+                let reason = NotAnalysed::DeadlocksOutsideTheTrace { deadlocks };
+                found.not_analysed.push(reason);
             }
             found.deadlocks.clear();
             found.stuck.clear();
@@ -126,16 +124,15 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
     }
     if undecided > 0 {
         found.race_counts.undecided += undecided;
-        found.not_analysed.push(format!(
-            "{undecided} assertions cost more than {MOST_STATES} states"
-        ));
+        found.not_analysed.push(NotAnalysed::Assertions {
+            undecided,
+            states: MOST_STATES,
+        });
     }
     if disagree + unshown > 0 {
-        found.not_analysed.push(format!(
-            "exact search and refinement checker disagree on {} races (a mistake of Norns, or an \
-             access of several locations)",
-            disagree + unshown
-        ));
+        found.not_analysed.push(NotAnalysed::Disagreement {
+            races: disagree + unshown,
+        });
     }
     found
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use norns_model::NotAnalysed;
 use serde::{Deserialize, Serialize};
 
 use crate::build::begin_with_smallest;
@@ -16,8 +17,8 @@ pub struct Findings {
     pub findings: Vec<Finding>,
     /// How many candidates ran out of budget.
     pub undecided: usize,
-    /// Sentences on what was not analysed and why.
-    pub not_analysed: Vec<String>,
+    #[serde(with = "crate::not_analysed")]
+    pub not_analysed: Vec<NotAnalysed>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

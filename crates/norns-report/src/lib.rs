@@ -13,6 +13,7 @@ mod expression;
 pub mod finding;
 pub mod fingerprint;
 pub mod html;
+pub mod not_analysed;
 pub mod perfetto;
 mod predicted;
 pub mod sarif;

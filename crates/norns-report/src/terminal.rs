@@ -9,7 +9,7 @@ use crate::describe::Mark;
 use crate::escape::terminal as safe;
 use crate::finding::{Finding, Findings, Place, Status};
 use crate::sketch::{Operation, Panel, Row, Sketch, Step};
-use crate::stack;
+use crate::{not_analysed, stack};
 
 /// Colours only where somebody will see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +80,9 @@ pub fn list(findings: &Findings, style: Style) -> String {
             ),
         );
     }
-    for sentence in &findings.not_analysed {
-        line(&mut out, format_args!("not analysed: {}", safe(sentence)));
+    for reason in &findings.not_analysed {
+        let sentence = not_analysed::sentence(reason);
+        line(&mut out, format_args!("not analysed: {}", safe(&sentence)));
     }
     out.push_str(&summary(findings));
     out.push('\n');

@@ -6,7 +6,7 @@ mod browser;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use norns_model::{Bug, Witness};
+use norns_model::{Bug, NotAnalysed, Witness};
 use norns_report::{AccessKind, Finding, Findings, Kind, Place, Sketch, Status, Verdict};
 use norns_trace::trace::{Object, Symbol, Thread};
 use norns_trace::{
@@ -221,7 +221,9 @@ fn the_list_has_a_line_a_finding_and_a_summary() {
             },
         ],
         undecided: 2,
-        not_analysed: vec!["3 files were not compiled by norns-cc".into()],
+        not_analysed: vec![NotAnalysed::ReadBack(
+            "3 files were not compiled by norns-cc".into(),
+        )],
     };
     let list = list(&findings, Style::Plain) + &next(&findings);
     check("list.txt", &list);

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use norns_model::Witness;
+use norns_model::{NotAnalysed, Witness};
 use norns_replay::{Ended, How, Limits, Program, Recorded, record};
 use norns_report::{Finding, Findings, Kind, Status, Verdict, fingerprint, suppression, terminal};
 use norns_trace::Trace;
@@ -204,11 +204,9 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
         not_analysed: Vec::new(),
     };
     if program.preload.is_some() {
-        all.not_analysed.push(
-            "memory accesses: the program was not built with norns-cc, so only its \
-             synchronisation is seen"
-                .into(),
-        );
+        all.not_analysed.push(NotAnalysed::Accesses {
+            synchronisation_is_seen: true,
+        });
     }
     let interesting = std::io::stderr().is_terminal();
     for number in 0..arguments.runs.max(1) {
@@ -249,15 +247,15 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
     Ok(all)
 }
 
-fn note_how_it_ended(recorded: &Recorded, notes: &mut Vec<String>) {
+fn note_how_it_ended(recorded: &Recorded, reasons: &mut Vec<NotAnalysed>) {
     match recorded.ended {
         Ended::Exited(_) => {}
-        _ => notes.push(format!(
-            "what would have followed in the recorded run: the program {}",
-            recorded.ended.describe()
-        )),
+        _ => reasons.push(NotAnalysed::AfterTheEnd {
+            how: recorded.ended.describe(),
+        }),
     }
-    notes.extend(recorded.warnings.iter().map(|warning| warning.to_string()));
+    let warnings = recorded.warnings.iter().cloned();
+    reasons.extend(warnings.map(NotAnalysed::Trace));
 }
 
 struct OneRecording<'a> {
@@ -339,15 +337,12 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
         save(run, trace, &tried.witness, &saved, &mut finding, all)?;
     }
     if confirmation.forked {
-        all.not_analysed.push(
-            "child processes in replays: only the process that was recorded is scheduled and watched"
-                .into(),
-        );
+        all.not_analysed.push(NotAnalysed::ChildProcesses);
     }
     if refuted_count > 0 {
-        all.not_analysed.push(format!(
-            "predicted but refuted by replays, and not listed without --all: {refuted_count}"
-        ));
+        all.not_analysed.push(NotAnalysed::RefutedByReplays {
+            predictions: refuted_count,
+        });
     }
     Ok(())
 }
@@ -379,14 +374,10 @@ fn refuted_by_values(
         }
     }
     if count > 0 {
-        let listed = if arguments.all {
-            ""
-        } else {
-            ", and not listed without --all"
-        };
-        all.not_analysed.push(format!(
-            "predicted but refuted by the recorded values, without a replay{listed}: {count}"
-        ));
+        all.not_analysed.push(NotAnalysed::RefutedByValues {
+            predictions: count,
+            listed: arguments.all,
+        });
     }
     Ok(())
 }
@@ -395,7 +386,7 @@ struct Predicted {
     witnesses: Vec<Witness>,
     refuted: Vec<Witness>,
     undecided: usize,
-    not_analysed: Vec<String>,
+    not_analysed: Vec<NotAnalysed>,
 }
 
 fn predict(arguments: &Arguments, trace: &Trace) -> Result<Predicted> {
@@ -463,8 +454,8 @@ fn finish(arguments: &Arguments, run: &Run, all: &mut Findings) -> Result<()> {
             .map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display()))?;
         let (count, unused) = suppression::apply(&mut all.findings, &rules);
         if count > 0 {
-            all.not_analysed
-                .push(format!("{count} findings are suppressed"));
+            let reason = NotAnalysed::Suppressed { findings: count };
+            all.not_analysed.push(reason);
         }
         for rule in unused {
             eprintln!("warning: the suppression `{}` matched nothing", rule.text);

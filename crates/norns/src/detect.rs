@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use norns_model::NotAnalysed;
 use norns_replay::process::Ended;
 use norns_replay::report::Race;
 use norns_replay::{Input, Limits, Mode, Program, Report, process};
@@ -66,8 +67,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         not_analysed: Vec::new(),
     };
     if !build::is_instrumented(&file) {
-        all.not_analysed
-            .push("memory accesses: the program was not built with norns-cc".into());
+        all.not_analysed.push(NotAnalysed::Accesses {
+            synchronisation_is_seen: false,
+        });
     }
     let mut command = arguments.command.clone();
     command[0] = std::path::absolute(file)?.into();

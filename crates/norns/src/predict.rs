@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use norns_model::Meaning;
+use norns_model::{Meaning, NotAnalysed};
 use norns_predict::stage::{Counts, Reductions};
 use norns_predict::{Detail, Engine, Options, Prediction, predict};
 use norns_report::describe::{access_kind, bug_kind, shown_frame};
 use norns_report::{
     AccessKind, Findings, Kind, Place, Predicted, Steps, bug_events, fingerprint, terminal,
 };
-use norns_trace::{EventIndex, Trace};
+use norns_trace::{EventIndex, Trace, Warning};
 use serde::Serialize;
 
 use crate::progress::Stage;
@@ -149,7 +149,8 @@ struct Events {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let (trace, mut not_analysed) = read(&arguments.file)?;
+    let (trace, warnings) = read(&arguments.file)?;
+    let mut not_analysed: Vec<NotAnalysed> = warnings.into_iter().map(NotAnalysed::Trace).collect();
     let kinds = kinds(&arguments.kind);
     let racy = |kind: &Kind| matches!(kind, Kind::DataRace | Kind::UseAfterFree | Kind::DoubleFree);
     let options = Options {
@@ -177,19 +178,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         },
     };
     if options.meaning == Meaning::Faithful && !trace.accesses_ordered {
-        not_analysed.push(
-            "the trace does not order its accesses, so what its reads saw is a guess".to_string(),
-        );
+        not_analysed.push(NotAnalysed::GuessedReads);
     }
     let stage = Stage::begin(&format!("predicting from {} events", trace.events.len()));
     let prediction = predict(&trace, &options);
     drop(stage);
     not_analysed.extend(prediction.not_analysed.iter().cloned());
-    let refused = prediction.race_counts.refused + prediction.deadlock_counts.refused;
-    if refused > 0 {
-        not_analysed.push(format!(
-            "{refused} witnesses were found but refused by the checker (a mistake of Norns)"
-        ));
+    let witnesses = prediction.race_counts.refused + prediction.deadlock_counts.refused;
+    if witnesses > 0 {
+        not_analysed.push(NotAnalysed::RefusedWitnesses { witnesses });
     }
     let predicted = Predicted {
         trace: &trace,
@@ -208,16 +205,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(any)))
 }
 
-/// The trace, and sentences on what is wrong with it.
-pub fn read(file: &Path) -> anyhow::Result<(Trace, Vec<String>)> {
+/// The trace, and what is wrong with it.
+pub fn read(file: &Path) -> anyhow::Result<(Trace, Vec<Warning>)> {
     if is_text(file) {
         let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         let trace = norns_trace::std_format::read(BufReader::new(input))
             .with_context(|| format!("cannot read {}", file.display()))?;
         return Ok((trace, Vec::new()));
     }
-    let (trace, warnings) = norns_trace::read(file)?;
-    Ok((trace, warnings.iter().map(ToString::to_string).collect()))
+    Ok(norns_trace::read(file)?)
 }
 
 /// Whether the file is a text in the STD format: by its name, or because it begins like one.
@@ -257,7 +253,7 @@ fn findings(
     predicted: &Predicted,
     prediction: &Prediction,
     kinds: &BTreeSet<Kind>,
-    not_analysed: Vec<String>,
+    not_analysed: Vec<NotAnalysed>,
 ) -> Findings {
     let witnesses = prediction.races.iter().chain(&prediction.deadlocks);
     let mut seen = BTreeSet::new();

@@ -79,11 +79,10 @@ const MOST_EVENTS: usize = 1_000_000;
 /// The same for events times threads: for each there are a few numbers.
 const MOST_CLOCKS: usize = 32_000_000;
 
-/// Why a trace is too much for an `Engine`.
-pub fn too_long(trace: &Trace) -> Option<String> {
+/// Whether a trace is too long for an `Engine`.
+pub fn too_long(trace: &Trace) -> bool {
     let (events, threads) = (trace.events.len(), trace.threads.len());
-    let too_long = events > MOST_EVENTS || events.saturating_mul(threads) > MOST_CLOCKS;
-    too_long.then(|| format!("the trace has {events} events of {threads} threads"))
+    events > MOST_EVENTS || events.saturating_mul(threads) > MOST_CLOCKS
 }
 
 /// All questions about one trace.

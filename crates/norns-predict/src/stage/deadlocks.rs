@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use norns_model::{Bug, Meaning, Model, Witness};
+use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
 use norns_trace::{EventIndex, Op};
 use rustc_hash::FxHashMap;
 
@@ -24,11 +24,8 @@ impl Predictor<'_> {
         let mut cycles: BTreeMap<Vec<EventIndex>, Witness> = BTreeMap::new();
         if self.model.trace.events.len() > FEW_EVENTS {
             if self.options.detail > Detail::Places {
-                self.found.not_analysed.push(
-                    "one deadlock is listed for every cycle of threads, locks and places, not one \
-                     for every time that these were reached"
-                        .to_string(),
-                );
+                let reason = NotAnalysed::RepeatedDeadlocks;
+                self.found.not_analysed.push(reason);
             }
             self.deadlocks_of_places(&mut counts, &mut cycles);
         } else {
@@ -52,11 +49,7 @@ impl Predictor<'_> {
         let (candidates, all) =
             lock_cycles(self.model, &self.index, &mut counts.filtered, CYCLE_STEPS);
         if !all {
-            self.found.not_analysed.push(
-                "there are too many ways in which locks could wait for each other to list them \
-                 all: not all cycles of locks were looked at"
-                    .to_string(),
-            );
+            self.found.not_analysed.push(NotAnalysed::LockCycles);
         }
         self.decide_cycles(counts, candidates, cycles);
     }
@@ -112,11 +105,7 @@ impl Predictor<'_> {
             }
         }
         if report.cut {
-            self.found.not_analysed.push(
-                "there are too many ways in which locks could wait for each other to list them \
-                 all: not all cycles of locks were looked at"
-                    .to_string(),
-            );
+            self.found.not_analysed.push(NotAnalysed::LockCycles);
         }
         // An open pattern is decided by its instances; where these are few, by all of them.
         if !report.open.is_empty() {
@@ -155,11 +144,7 @@ impl Predictor<'_> {
         let mut budget = self.options.budget.saturating_mul(5);
         let result = self.last_states(&mut budget);
         if !result.complete {
-            self.found.not_analysed.push(
-                "the search for waits that nothing ends ran out of its budget: there may be more \
-                 of them"
-                    .to_string(),
-            );
+            self.found.not_analysed.push(NotAnalysed::EndlessWaits);
         }
         let mut accepted = Vec::new();
         for witness in result.stuck.into_values() {

@@ -18,7 +18,7 @@ pub use races::sides;
 
 use norns_model::checker::Checker;
 use norns_model::segment::{SegmentId, Segments};
-use norns_model::{Bug, Meaning, Model, Witness};
+use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
 use norns_trace::{EventIndex, Trace};
 use rustc_hash::FxHashMap;
 
@@ -123,10 +123,8 @@ impl<'a> Predictor<'a> {
             .map(EventIndex::from_index)
             .collect();
         if let Err(refusal) = self.checker.check_schedule(&observed) {
-            self.found.not_analysed.push(format!(
-                "the recorded order is not one that the model allows ({refusal}): what comes \
-                 after that event is analysed with doubt"
-            ));
+            let reason = NotAnalysed::RecordedOrder(refusal);
+            self.found.not_analysed.push(reason);
         }
     }
 

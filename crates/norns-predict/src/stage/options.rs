@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use norns_model::{Meaning, Witness};
+use norns_model::{Meaning, NotAnalysed, Witness};
 use norns_trace::{EventIndex, Trace};
 
 use crate::candidate::Filtered;
@@ -136,6 +136,5 @@ pub struct Prediction {
     pub undecided: Vec<Vec<EventIndex>>,
     pub race_counts: Counts,
     pub deadlock_counts: Counts,
-    /// Sentences on what was not analysed.
-    pub not_analysed: Vec<String>,
+    pub not_analysed: Vec<NotAnalysed>,
 }

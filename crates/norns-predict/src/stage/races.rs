@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use norns_model::checker::Checker;
 use norns_model::reduction::redundant_accesses;
-use norns_model::{Bug, Meaning, Model, Witness};
+use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
 use norns_trace::EventIndex;
 use rustc_hash::FxHashSet;
 
@@ -120,10 +120,9 @@ impl Predictor<'_> {
             self.all_pairs(&accesses);
         } else {
             if self.options.detail > Detail::Places {
-                self.found.not_analysed.push(format!(
-                    "there are more than {MOST_PAIRS} pairs of conflicting accesses: racy events \
-                     are those that near-linear prediction finds, and pairs are left out"
-                ));
+                self.found.not_analysed.push(NotAnalysed::Pairs {
+                    more_than: MOST_PAIRS,
+                });
             }
             self.races_of_places(&accesses);
         }
@@ -253,10 +252,8 @@ impl Predictor<'_> {
         }
         self.budget = self.options.budget;
         if undecided > 0 {
-            self.found.not_analysed.push(format!(
-                "{undecided} accesses may race with an earlier one, but no engine could say so \
-                 within its budget: they are not among the racy events"
-            ));
+            let reason = NotAnalysed::RacyEvents { undecided };
+            self.found.not_analysed.push(reason);
         }
     }
 

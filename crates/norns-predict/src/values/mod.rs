@@ -20,7 +20,7 @@ mod happens_before;
 
 use std::collections::BTreeMap;
 
-use norns_model::{Bug, Meaning, Model, Witness};
+use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
 use norns_trace::{EventIndex, Trace};
 
 use crate::candidate::{Accesses, Filtered, is_ruled_out, lock_cycles};
@@ -47,21 +47,20 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
     if found.races.is_empty() && found.deadlocks.is_empty() && found.stuck.is_empty() {
         return;
     }
-    if let Some(reason) = too_long(trace) {
-        found.not_analysed.push(format!(
-            "values: {reason}, too many for the solver, so nothing is refuted by them"
-        ));
+    if too_long(trace) {
+        found.not_analysed.push(NotAnalysed::Values {
+            events: trace.events.len(),
+            threads: trace.threads.len(),
+        });
         return;
     }
     let model = Model::new(trace, Meaning::Optimistic);
     let index = Index::of(&model);
     let mut solver = Solver::new(trace, Meaning::SameValues);
     if solver.mismatches() > 0 {
-        found.not_analysed.push(format!(
-            "values: {} reads of shared memory saw what no recorded write left there; they are \
-             taken to need the write before them",
-            solver.mismatches()
-        ));
+        found.not_analysed.push(NotAnalysed::UnexplainedReads {
+            reads: solver.mismatches(),
+        });
     }
 
     let mut others = OtherPairs::default();

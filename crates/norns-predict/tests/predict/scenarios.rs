@@ -20,7 +20,7 @@ fn check_meaning(meaning: Meaning, script: &str, expected: &str) {
             ..Options::usual(&trace)
         };
         let found = predict(&trace, &options);
-        assert_eq!(found.not_analysed, Vec::<String>::new());
+        assert_eq!(found.not_analysed, []);
         assert!(found.undecided.is_empty());
         let all = found
             .races

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use norns_model::Witness;
+use norns_model::{NotAnalysed, Witness};
 use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{Ended, Limits, Outcome, Program, Proof, Recorded, Replay, Replayer};
 use norns_report::{Finding, Sketch, Sources, Status, Verdict};
@@ -59,7 +59,7 @@ impl<'a> Confirmation<'a> {
     /// did while it was recorded, is a finding.
     pub fn replay_recording(
         &mut self,
-        notes: &mut Vec<String>,
+        reasons: &mut Vec<NotAnalysed>,
         sources: Sources,
     ) -> Result<Option<(Finding, Option<Sketch>)>> {
         let (mut report, mut ended) = self.replayer.replay_recording()?;
@@ -68,15 +68,10 @@ impl<'a> Confirmation<'a> {
             (report, ended) = self.replayer.replay_recording()?;
             if report.diverged.is_some() || matches!(ended, Ended::TimedOut | Ended::Hung) {
                 let second = divergence::of_run(self.replayer.trace, &report, &ended);
-                let differs = if first == second {
-                    String::new()
-                } else {
-                    format!(" (the next time: {second})")
-                };
-                notes.push(format!(
-                    "the program does not follow its own recording, so replays are best effort: \
-                     {first}{differs}"
-                ));
+                reasons.push(NotAnalysed::UnfaithfulReplays {
+                    next_time: (first != second).then_some(second),
+                    why: first,
+                });
                 self.best_effort = true;
             }
         }

@@ -86,7 +86,7 @@ impl<'t> Refinement<'t> {
     /// Another witness of the same bug, after the program could not do `event` where `witness`
     /// has it (or did not come to the bug at all).
     pub fn again(&mut self, witness: &Witness, event: Option<EventIndex>) -> Option<Again> {
-        if too_long(self.trace).is_some() {
+        if too_long(self.trace) {
             return None;
         }
         if let Bug::Stuck { blocked } = &witness.bug {

@@ -1,0 +1,68 @@
+//! What an analysis left out, and why.
+//!
+//! Every stage that leaves something out says so with a reason of this list; `norns-report` puts it
+//! into words. The list is here because this is the lowest crate that all those stages know.
+
+use norns_trace::Warning;
+
+use crate::checker::Refusal;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAnalysed {
+    /// Something is wrong with the trace itself.
+    Trace(Warning),
+    /// The recorded run ended in another way than by exiting; `how` completes "the program …".
+    AfterTheEnd { how: String },
+    /// The program was not built with norns-cc.
+    Accesses { synchronisation_is_seen: bool },
+    /// Reads are to see the write that they saw, in a trace that does not order accesses.
+    GuessedReads,
+    /// The recorded order is none of the model's.
+    RecordedOrder(Refusal),
+
+    /// The recorded values refute nothing: the trace is too long for the ordering solver.
+    Values { events: usize, threads: usize },
+    /// Reads whose value no recorded write left there.
+    UnexplainedReads { reads: usize },
+    /// Every time that the same cycle of threads, locks and places was reached, but the first.
+    RepeatedDeadlocks,
+    /// Some of the cycles of locks.
+    LockCycles,
+    /// Some of the waits that nothing ends: the budget was spent.
+    EndlessWaits,
+    /// Pairs of conflicting accesses, of which there are more than this.
+    Pairs { more_than: usize },
+    /// Accesses that may race with an earlier one: the budget was spent.
+    RacyEvents { undecided: usize },
+
+    /// Everything: the trace is too long for the refinement checker.
+    LongForRefinement { events: usize, most: usize },
+    /// Everything: the refinement checker does not accept the model.
+    Refinement { problem: String },
+    /// Deadlocks that exact search finds and the refinement checker does not look for.
+    DeadlocksOutsideTheTrace { deadlocks: usize },
+    /// Assertions that cost the refinement checker more than this many states.
+    Assertions { undecided: usize, states: u64 },
+    /// Races on which exact search and the refinement checker disagree.
+    Disagreement { races: usize },
+
+    /// Witnesses that the checker refused.
+    RefusedWitnesses { witnesses: usize },
+    /// Predictions that the recorded values refute.
+    RefutedByValues { predictions: usize, listed: bool },
+    /// Predictions that replays refuted.
+    RefutedByReplays { predictions: usize },
+    /// Replays prove less: the program does not even follow its own recording. Why not, and why
+    /// not the second time where that was another reason.
+    UnfaithfulReplays {
+        why: String,
+        next_time: Option<String>,
+    },
+    /// Processes that the program started in a replay.
+    ChildProcesses,
+    /// Findings that the user's file suppresses.
+    Suppressed { findings: usize },
+
+    /// A reason of an earlier run, as its findings have it.
+    ReadBack(String),
+}

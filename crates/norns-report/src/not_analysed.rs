@@ -1,0 +1,127 @@
+//! What was not analysed, in words: a sentence for every reason, also the JSON form of it.
+
+use norns_model::NotAnalysed;
+use serde::{Deserialize, Deserializer, Serializer};
+
+/// The sentence of a reason.
+pub fn sentence(reason: &NotAnalysed) -> String {
+    match reason {
+        NotAnalysed::Trace(warning) => warning.to_string(),
+        NotAnalysed::AfterTheEnd { how } => {
+            format!("what would have followed in the recorded run: the program {how}")
+        }
+        NotAnalysed::Accesses {
+            synchronisation_is_seen,
+        } => {
+            let but = match synchronisation_is_seen {
+                true => ", so only its synchronisation is seen",
+                false => "",
+            };
+            format!("memory accesses: the program was not built with norns-cc{but}")
+        }
+        NotAnalysed::GuessedReads => {
+            "the trace does not order its accesses, so what its reads saw is a guess".into()
+        }
+        NotAnalysed::RecordedOrder(refusal) => format!(
+            "the recorded order is not one that the model allows ({refusal}): what comes after \
+             that event is analysed with doubt"
+        ),
+        NotAnalysed::Values { events, threads } => format!(
+            "values: the trace has {events} events of {threads} threads, too many for the solver, \
+             so nothing is refuted by them"
+        ),
+        NotAnalysed::UnexplainedReads { reads } => format!(
+            "values: {reads} reads of shared memory saw what no recorded write left there; they \
+             are taken to need the write before them"
+        ),
+        NotAnalysed::RepeatedDeadlocks => {
+            "one deadlock is listed for every cycle of threads, locks and places, not one for \
+             every time that these were reached"
+                .into()
+        }
+        NotAnalysed::LockCycles => {
+            "there are too many ways in which locks could wait for each other to list them all: \
+             not all cycles of locks were looked at"
+                .into()
+        }
+        NotAnalysed::EndlessWaits => {
+            "the search for waits that nothing ends ran out of its budget: there may be more of \
+             them"
+                .into()
+        }
+        NotAnalysed::Pairs { more_than } => format!(
+            "there are more than {more_than} pairs of conflicting accesses: racy events are those \
+             that near-linear prediction finds, and pairs are left out"
+        ),
+        NotAnalysed::RacyEvents { undecided } => format!(
+            "{undecided} accesses may race with an earlier one, but no engine could say so within \
+             its budget: they are not among the racy events"
+        ),
+        NotAnalysed::LongForRefinement { events, most } => format!(
+            "everything: the trace has {events} events, and --engine csp takes at most {most}"
+        ),
+        NotAnalysed::Refinement { problem } => format!("everything: {problem}"),
+        NotAnalysed::DeadlocksOutsideTheTrace { deadlocks } => format!(
+            "{deadlocks} deadlocks are found by exact search, but not by the refinement checker, \
+             which looks for none once a thread leaves the trace"
+        ),
+        NotAnalysed::Assertions { undecided, states } => {
+            format!("{undecided} assertions cost more than {states} states")
+        }
+        NotAnalysed::Disagreement { races } => format!(
+            "exact search and refinement checker disagree on {races} races (a mistake of Norns, \
+             or an access of several locations)"
+        ),
+        NotAnalysed::RefusedWitnesses { witnesses } => format!(
+            "{witnesses} witnesses were found but refused by the checker (a mistake of Norns)"
+        ),
+        NotAnalysed::RefutedByValues {
+            predictions,
+            listed,
+        } => {
+            let but = if *listed {
+                ""
+            } else {
+                ", and not listed without --all"
+            };
+            format!(
+                "predicted but refuted by the recorded values, without a replay{but}: {predictions}"
+            )
+        }
+        NotAnalysed::RefutedByReplays { predictions } => {
+            format!("predicted but refuted by replays, and not listed without --all: {predictions}")
+        }
+        NotAnalysed::UnfaithfulReplays { why, next_time } => {
+            let next = match next_time {
+                Some(why) => format!(" (the next time: {why})"),
+                None => String::new(),
+            };
+            format!(
+                "the program does not follow its own recording, so replays are best effort: \
+                 {why}{next}"
+            )
+        }
+        NotAnalysed::ChildProcesses => {
+            "child processes in replays: only the process that was recorded is scheduled and \
+             watched"
+                .into()
+        }
+        NotAnalysed::Suppressed { findings } => format!("{findings} findings are suppressed"),
+        NotAnalysed::ReadBack(sentence) => sentence.clone(),
+    }
+}
+
+/// The JSON form: an array of sentences.
+pub(crate) fn serialize<S: Serializer>(
+    reasons: &[NotAnalysed],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(reasons.iter().map(sentence))
+}
+
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<NotAnalysed>, D::Error> {
+    let sentences = Vec::<String>::deserialize(deserializer)?;
+    Ok(sentences.into_iter().map(NotAnalysed::ReadBack).collect())
+}
