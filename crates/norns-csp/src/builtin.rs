@@ -49,6 +49,9 @@ pub enum Builtin {
     BUFFER,
     WEAK_BUFFER,
     SIGNAL_BUFFER,
+    // in timed sections
+    WAIT,
+    timed_priority,
     // types as sets
     Int,
     Bool,
@@ -93,6 +96,8 @@ pub enum Import {
     Transparent,
     External,
     Either,
+    /// Known inside `Timed { … }` only.
+    Timed,
 }
 
 impl Builtin {
@@ -136,6 +141,8 @@ impl Builtin {
         (BUFFER, "BUFFER", Import::Always),
         (WEAK_BUFFER, "WEAK_BUFFER", Import::Always),
         (SIGNAL_BUFFER, "SIGNAL_BUFFER", Import::Always),
+        (WAIT, "WAIT", Import::Timed),
+        (timed_priority, "timed_priority", Import::Timed),
         (Int, "Int", Import::Always),
         (Bool, "Bool", Import::Always),
         (Char, "Char", Import::Always),

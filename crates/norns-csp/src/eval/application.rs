@@ -62,7 +62,7 @@ impl Evaluator {
         };
         let mut slots = Vec::new();
         let mut pending = Vec::new();
-        for decl in decls {
+        for decl in self.ast().with_timed(&decls) {
             match *self.ast().decl(decl) {
                 Decl::Function { .. } => {
                     slots.push((self.resolved.binds[&decl][0], Slot::Definition));

@@ -288,6 +288,8 @@ impl Evaluator {
                 let spec = as_process(&a[0]);
                 Value::Process(self.processes.watchdog(what, spec, events, bark))
             }
+            WAIT => self.wait(function, &a[0], span)?,
+            timed_priority => self.timed_priority(function, as_process(&a[0]), span)?,
             mtransclose => self.representatives(as_set(&a[0]), as_set(&a[1]), span)?,
             r#loop => return self.call(CallKey::Loop(as_process(&a[0])), &None),
             transpose => {

@@ -1,7 +1,7 @@
 //! Which outer variables an expression uses.
 //!
 //! Computed once for the places where evaluation may stop and continue later: the body of a
-//! prefix with inputs, the definitions of a `let`, and a lambda. With the values of these
+//! prefix with inputs, a prefix in a timed section, the definitions of a `let`, and a lambda. With the values of these
 //! variables such a place has an identity, so that equal states of a process are found equal.
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -102,6 +102,10 @@ fn visit(resolved: &Resolved, node: Node, uses: &mut Uses, out: &mut Vec<Step>) 
                         out.push(Step::Visit(Node::Expr(*implementation)));
                     }
                 }
+                Decl::Timed {
+                    function: Some(function),
+                    ..
+                } => out.push(Step::Visit(Node::Expr(*function))),
                 Decl::Print(body) => out.push(Step::Visit(Node::Expr(*body))),
                 Decl::Channel(_, Some(body)) | Decl::Nametype(_, _, body) => {
                     out.push(Step::Visit(Node::Expr(*body)));
@@ -127,28 +131,38 @@ fn visit(resolved: &Resolved, node: Node, uses: &mut Uses, out: &mut Vec<Step>) 
                     out.extend(children.into_iter().map(Step::Visit));
                     out.push(Step::Leave(id));
                 }
-                Expr::Let(_, body) => {
-                    children.pop();
+                Expr::Let(decls, body) => {
+                    let decls = ast.with_timed(decls);
                     // The names are bound in the body too.
-                    for child in &children {
-                        if let Node::Decl(decl) = child {
-                            let binds = resolved.binds.get(decl).map(Vec::as_slice);
-                            uses.bound.extend(binds.unwrap_or_default());
-                        }
+                    for decl in &decls {
+                        let binds = resolved.binds.get(decl).map(Vec::as_slice);
+                        uses.bound.extend(binds.unwrap_or_default());
                     }
                     out.push(Step::Enter);
-                    out.extend(children.into_iter().map(Step::Visit));
+                    out.extend(decls.into_iter().map(|decl| Step::Visit(Node::Decl(decl))));
                     out.push(Step::Leave(id));
                     out.push(Step::Visit(Node::Expr(*body)));
                 }
-                Expr::Prefix { fields, body, .. }
-                    if fields.iter().any(|f| !matches!(f, Field::Output(_))) =>
-                {
+                Expr::Prefix { fields, body, .. } => {
+                    let section = resolved.section(id);
+                    let inputs = fields.iter().any(|f| !matches!(f, Field::Output(_)));
+                    if section.is_some() {
+                        out.push(Step::Enter);
+                        let duration = section.and_then(|section| section.duration);
+                        out.extend(duration.map(|expr| Step::Visit(Node::Expr(expr))));
+                    }
                     children.pop();
                     out.extend(children.into_iter().map(Step::Visit));
-                    out.push(Step::Enter);
+                    if inputs {
+                        out.push(Step::Enter);
+                    }
                     out.push(Step::Visit(Node::Expr(*body)));
-                    out.push(Step::Leave(*body));
+                    if inputs {
+                        out.push(Step::Leave(*body));
+                    }
+                    if section.is_some() {
+                        out.push(Step::Leave(id));
+                    }
                 }
                 _ => out.extend(children.into_iter().map(Step::Visit)),
             }

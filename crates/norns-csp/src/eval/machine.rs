@@ -46,6 +46,10 @@ pub(super) enum CallKey {
     Body(ExprId, Vec<Value>),
     Buffer(i64, Arc<Set>, Vec<Value>),
     Loop(crate::process::ProcId),
+    TimedStop(EventId),
+    TimedSkip(EventId),
+    /// A prefix in a timed section, with the values of the variables that it uses.
+    TimedPrefix(ExprId, Vec<Value>),
 }
 
 pub struct Evaluator {
@@ -449,6 +453,11 @@ impl Evaluator {
             }
             Expr::Var(_) => {
                 let def = self.resolved.expr(id).expect("every name is resolved");
+                if let DefKind::Builtin(builtin) = self.resolved.def(def).kind
+                    && let Some(value) = self.timed_builtin(builtin, id)?
+                {
+                    return Ok(value);
+                }
                 self.variable(def, env, self.span(id))
             }
             Expr::Tuple(_) => self.tuple(id, env),

@@ -19,6 +19,7 @@ mod prefix;
 mod process;
 mod set;
 mod show;
+mod timed;
 mod value;
 
 pub use machine::{Evaluator, MAX_DEPTH};

@@ -1,6 +1,7 @@
 //! Prefixes: `c.x!y?z:S$w -> P`.
 
 use super::machine::{CallKey, Evaluator, Result};
+use super::timed::Clock;
 use super::value::{Env, Slot, Value, frame};
 use crate::event::EventId;
 use crate::process::ProcId;
@@ -13,6 +14,7 @@ struct Reading<'a> {
     fields: &'a [Field],
     body: ExprId,
     span: Span,
+    clock: Option<Clock>,
     /// The body is a call or a chain that ends in one: evaluated at once, not as a call.
     simple: bool,
 }
@@ -32,13 +34,13 @@ impl Evaluator {
         Ok(event)
     }
 
-    /// A prefix without inputs is one event.
+    /// A prefix without inputs is one event; its value is returned too.
     pub(super) fn output_event(
         &mut self,
         event: ExprId,
         fields: &[Field],
         env: &Env,
-    ) -> Result<EventId> {
+    ) -> Result<(EventId, Value)> {
         let mut span = self.span(event);
         let mut value = self.eval(event, env)?;
         for field in fields {
@@ -49,15 +51,17 @@ impl Evaluator {
             let part = self.eval(*output, env)?;
             value = self.combine(value, part, span)?;
         }
-        self.event(&value, span)
+        Ok((self.event(&value, span)?, value))
     }
 
+    /// `clock` is that of the timed section around the prefix, if there is one.
     pub(super) fn input_prefix(
         &mut self,
         event: ExprId,
         fields: &[Field],
         body: ExprId,
         env: &Env,
+        clock: Option<Clock>,
     ) -> Result<ProcId> {
         let mut span = self.span(event);
         for field in fields {
@@ -70,6 +74,7 @@ impl Evaluator {
             fields,
             body,
             span,
+            clock,
             simple: self.is_simple(body),
         };
         let base = self.eval(event, env)?;
@@ -125,6 +130,7 @@ impl Evaluator {
                     call
                 }
             };
+            let then = self.after(&base, then, reading.clock.as_ref(), env, reading.span)?;
             out.push(self.processes.prefix(event, then));
             return Ok(());
         };

@@ -2,6 +2,7 @@
 
 use super::machine::{CallKey, Error, Evaluator, Result};
 use super::set::Set;
+use super::timed::with_tock;
 use super::value::{Env, Slot, Value};
 use crate::event::{EventId, EventSet, Renaming};
 use crate::process::{CallId, Definitions, ProcId, Processes, UnfoldError};
@@ -16,6 +17,9 @@ pub(super) enum CallBody {
     Body(ExprId, Env),
     Buffer(i64, std::sync::Arc<Set>, Vec<Value>),
     Loop(ProcId),
+    TimedStop(EventId),
+    TimedSkip(EventId),
+    TimedPrefix(ExprId, Env),
 }
 
 impl Evaluator {
@@ -34,6 +38,9 @@ impl Evaluator {
                         CallBody::Buffer(*bound, pairs.clone(), contents.clone())
                     }
                     CallKey::Loop(process) => CallBody::Loop(*process),
+                    CallKey::TimedStop(tock) => CallBody::TimedStop(*tock),
+                    CallKey::TimedSkip(tock) => CallBody::TimedSkip(*tock),
+                    CallKey::TimedPrefix(expr, _) => CallBody::TimedPrefix(*expr, env.clone()),
                 };
                 self.bodies.insert(call, body);
                 self.calls.insert(key, call);
@@ -41,6 +48,14 @@ impl Evaluator {
             }
         };
         Ok(Value::Process(self.processes.call(call)))
+    }
+
+    /// The same as a term.
+    pub(super) fn call_process(&mut self, key: CallKey, env: &Env) -> Result<ProcId> {
+        match self.call(key, env)? {
+            Value::Process(process) => Ok(process),
+            _ => unreachable!("calls are processes"),
+        }
     }
 
     /// A process expression as a term. Prefixes, guards and branches are followed in a loop.
@@ -56,23 +71,29 @@ impl Evaluator {
                     body,
                 } => {
                     let (event, body) = (*event, *body);
+                    if self.resolved.section(id).is_some() {
+                        break self.timed_prefix(id, &env)?;
+                    }
                     if fields.is_empty() {
-                        events.push(self.output_event(event, &[], &env)?);
+                        events.push(self.output_event(event, &[], &env)?.0);
                         id = body;
                         continue;
                     }
                     let fields = fields.clone();
                     if fields.iter().all(|f| matches!(f, Field::Output(_))) {
-                        events.push(self.output_event(event, &fields, &env)?);
+                        events.push(self.output_event(event, &fields, &env)?.0);
                         id = body;
                         continue;
                     }
-                    break self.input_prefix(event, &fields, body, &env)?;
+                    break self.input_prefix(event, &fields, body, &env, None)?;
                 }
                 Expr::Binary(BinaryOp::Guard, condition, process) => {
                     let (condition, process) = (*condition, *process);
                     if !self.boolean(condition, &env)? {
-                        break self.processes.stop();
+                        break match self.tock(id)? {
+                            Some(tock) => self.timed_stop(tock)?,
+                            None => self.processes.stop(),
+                        };
                     }
                     id = process;
                 }
@@ -127,6 +148,7 @@ impl Evaluator {
             path.push(first);
             first = left;
         }
+        let tock = self.tock(id)?;
         let mut left = self.deeper(first, env)?;
         // Equal neighbours of an associative operator become one term.
         let mut open: Option<(BinaryOp, Vec<ProcId>)> = None;
@@ -142,28 +164,54 @@ impl Evaluator {
                 match &mut open {
                     Some((other, list)) if *other == op => list.push(right),
                     _ => {
-                        left = self.close(&mut open, left);
+                        left = self.close(&mut open, left, tock);
                         open = Some((op, vec![left, right]));
                     }
                 }
                 continue;
             }
-            left = self.close(&mut open, left);
-            left = self.operator(&node, left, env)?;
+            left = self.close(&mut open, left, tock);
+            left = self.operator(&node, left, tock, env)?;
         }
-        Ok(self.close(&mut open, left))
+        Ok(self.close(&mut open, left, tock))
     }
 
-    fn close(&mut self, open: &mut Option<(BinaryOp, Vec<ProcId>)>, left: ProcId) -> ProcId {
+    fn close(
+        &mut self,
+        open: &mut Option<(BinaryOp, Vec<ProcId>)>,
+        left: ProcId,
+        tock: Option<EventId>,
+    ) -> ProcId {
         match open.take() {
-            Some((BinaryOp::ExternalChoice, list)) => self.processes.external_choice(list),
+            Some((BinaryOp::ExternalChoice, list)) => self.choice(list, tock),
             Some((BinaryOp::InternalChoice, list)) => self.processes.internal_choice(list),
-            Some((_, list)) => self.processes.interleave(list),
+            Some((_, list)) => self.interleaving(list, tock),
             None => left,
         }
     }
 
-    fn operator(&mut self, node: &Expr, left: ProcId, env: &Env) -> Result<ProcId> {
+    fn choice(&mut self, list: Vec<ProcId>, tock: Option<EventId>) -> ProcId {
+        match tock {
+            Some(tock) => self.processes.sync_choice(list, EventSet::only([tock])),
+            None => self.processes.external_choice(list),
+        }
+    }
+
+    fn interleaving(&mut self, list: Vec<ProcId>, tock: Option<EventId>) -> ProcId {
+        match tock {
+            Some(tock) => self.processes.parallel(list, EventSet::only([tock])),
+            None => self.processes.interleave(list),
+        }
+    }
+
+    /// `tock` is the event that counts time if the operator stands in a timed section.
+    fn operator(
+        &mut self,
+        node: &Expr,
+        left: ProcId,
+        tock: Option<EventId>,
+        env: &Env,
+    ) -> Result<ProcId> {
         Ok(match node {
             Expr::Binary(BinaryOp::Hide, _, set) => {
                 let events = self.event_set(*set, env)?;
@@ -176,7 +224,13 @@ impl Evaluator {
             Expr::Binary(op, _, right) => {
                 let right = self.deeper(*right, env)?;
                 match op {
-                    BinaryOp::Interrupt => self.processes.interrupt(left, right),
+                    BinaryOp::Interrupt => match tock {
+                        Some(tock) => {
+                            let events = EventSet::only([tock]);
+                            self.processes.sync_interrupt(left, events, right)
+                        }
+                        None => self.processes.interrupt(left, right),
+                    },
                     BinaryOp::Sliding => self.processes.sliding(left, right),
                     _ => self.processes.sequence(left, right),
                 }
@@ -184,6 +238,10 @@ impl Evaluator {
             Expr::WithSet { op, set, right, .. } => {
                 let events = self.event_set(*set, env)?;
                 let right = self.deeper(*right, env)?;
+                let events = match op {
+                    SetOp::Exception => events,
+                    _ => with_tock(events, tock),
+                };
                 match op {
                     SetOp::Parallel => self.processes.parallel(vec![left, right], events),
                     SetOp::Exception => self.processes.exception(left, events, right),
@@ -197,8 +255,8 @@ impl Evaluator {
                 right,
                 ..
             } => {
-                let left_events = self.event_set(*left_set, env)?;
-                let right_events = self.event_set(*right_set, env)?;
+                let left_events = with_tock(self.event_set(*left_set, env)?, tock);
+                let right_events = with_tock(self.event_set(*right_set, env)?, tock);
                 let right = self.deeper(*right, env)?;
                 self.processes
                     .alphabetised(vec![(left_events, left), (right_events, right)])
@@ -305,21 +363,29 @@ impl Evaluator {
         let Expr::Replicated { op, stmts, body } = self.ast().expr(id).clone() else {
             unreachable!("called for replicated operators");
         };
+        let tock = self.tock(id)?;
         let bracket = match op {
             Replicated::Sequence | Replicated::Link { .. } => Bracket::Seq,
             _ => Bracket::Set,
         };
         let set = match &op {
             Replicated::Parallel(set) | Replicated::SyncChoice(set) => {
-                Some(self.event_set(*set, env)?)
+                Some(with_tock(self.event_set(*set, env)?, tock))
             }
             _ => None,
         };
         let envs = self.generate(&stmts, env, bracket)?;
+        if let (Some(tock), true) = (tock, envs.is_empty()) {
+            match op {
+                Replicated::Sequence => return self.timed_skip(tock),
+                Replicated::InternalChoice => {}
+                _ => return self.timed_stop(tock),
+            }
+        }
         if let Replicated::Alphabetised(set) = op {
             let mut all = Vec::with_capacity(envs.len());
             for env in envs {
-                let events = self.event_set(set, &env)?;
+                let events = with_tock(self.event_set(set, &env)?, tock);
                 all.push((events, self.deeper(body, &env)?));
             }
             return Ok(self.processes.alphabetised(all));
@@ -330,8 +396,8 @@ impl Evaluator {
         }
         let span = self.span(id);
         Ok(match op {
-            Replicated::Interleave => self.processes.interleave(all),
-            Replicated::ExternalChoice => self.processes.external_choice(all),
+            Replicated::Interleave => self.interleaving(all, tock),
+            Replicated::ExternalChoice => self.choice(all, tock),
             Replicated::InternalChoice => {
                 if all.is_empty() {
                     return self.error_help(
@@ -396,6 +462,17 @@ impl Evaluator {
                 _ => unreachable!("only functions and values are called"),
             },
             CallBody::Buffer(bound, pairs, contents) => self.unfold_buffer(bound, pairs, contents),
+            CallBody::TimedStop(tock) => {
+                let again = self.timed_stop(tock)?;
+                Ok(self.processes.prefix(tock, again))
+            }
+            CallBody::TimedSkip(tock) => {
+                let again = self.timed_skip(tock)?;
+                let wait = self.processes.prefix(tock, again);
+                let skip = self.processes.skip();
+                Ok(self.processes.external_choice(vec![wait, skip]))
+            }
+            CallBody::TimedPrefix(expr, env) => self.unfold_timed_prefix(expr, &env),
             CallBody::Loop(process) => {
                 let Value::Process(again) = self.call(CallKey::Loop(process), &None)? else {
                     unreachable!("calls are processes");
@@ -536,7 +613,9 @@ impl Definitions for Evaluator {
                 let shown: Vec<String> = contents.iter().map(|value| self.show(value)).collect();
                 Some(format!("BUFFER<{}>", shown.join(", ")))
             }
-            CallBody::Body(..) | CallBody::Loop(_) => None,
+            CallBody::TimedStop(_) => Some("STOP".into()),
+            CallBody::TimedSkip(_) => Some("SKIP".into()),
+            CallBody::Body(..) | CallBody::Loop(_) | CallBody::TimedPrefix(..) => None,
         }
     }
 }

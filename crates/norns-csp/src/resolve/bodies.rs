@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{Body, DefId, DefKind, GroupId, Resolver, Result, Step, declaration};
+use super::{Body, DefId, DefKind, GroupId, Resolver, Result, SectionId, Step, declaration};
 use crate::builtin::Import;
 use crate::diagnostic::{Diagnostic, Stage};
 use crate::syntax::ast::*;
@@ -12,10 +12,10 @@ impl Resolver {
     pub(super) fn bodies(&mut self, bodies: Vec<Body>, group: GroupId) -> Result<()> {
         for body in bodies {
             match body {
-                Body::Decl(decl) => {
+                Body::Decl(decl, section) => {
                     self.top.push(decl);
                     let mut steps = Vec::new();
-                    self.decl_steps(decl, group, &mut steps);
+                    self.decl_steps(decl, section, group, &mut steps)?;
                     steps.reverse();
                     self.run(steps)?;
                 }
@@ -24,6 +24,7 @@ impl Resolver {
                     modules,
                     bodies,
                     prefix,
+                    section,
                 } => {
                     self.enter();
                     for (name, def) in names {
@@ -33,7 +34,10 @@ impl Resolver {
                         self.bind_module(name, info);
                     }
                     let outer = std::mem::replace(&mut self.prefix, prefix);
+                    let outer_section = self.section;
+                    self.section = section.or(outer_section);
                     let result = self.bodies(bodies, group);
+                    self.section = outer_section;
                     self.prefix = outer;
                     self.leave();
                     result?;
@@ -76,8 +80,14 @@ impl Resolver {
         Ok(())
     }
 
-    fn decl_steps(&mut self, decl: DeclId, group: GroupId, steps: &mut Vec<Step>) {
-        steps.push(Step::StartDecl(group, decl));
+    fn decl_steps(
+        &mut self,
+        decl: DeclId,
+        section: Option<SectionId>,
+        group: GroupId,
+        steps: &mut Vec<Step>,
+    ) -> Result<()> {
+        steps.push(Step::StartDecl(group, decl, section));
         match self.ast.decl(decl) {
             Decl::Function { clauses, .. } => {
                 for clause in clauses {
@@ -120,15 +130,23 @@ impl Resolver {
             | Decl::Transparent(_)
             | Decl::Module { .. }
             | Decl::Instance { .. }
-            | Decl::Timed { .. }
             | Decl::Annotation(..) => {}
+            Decl::Timed { function, .. } => {
+                steps.extend(function.map(Step::Expr));
+                let tock = self.tock(decl)?;
+                self.current.push((group, decl, None));
+                self.note_use(tock);
+                self.current.pop();
+                let section = self.section_decls[&decl];
+                self.sections[section.0 as usize].tock = tock;
+            }
         }
         steps.push(Step::EndDecl);
         // The constructors of a subtype are those of its parent.
         if let Decl::Subtype { constructors, .. } = self.ast.decl(decl).clone() {
             for one in constructors {
                 if let Some(def) = self.constructor_named(one.name) {
-                    self.current.push((group, decl));
+                    self.current.push((group, decl, None));
                     self.note_use(def);
                     self.current.pop();
                     self.binds.entry(decl).or_default().push(def);
@@ -138,12 +156,35 @@ impl Resolver {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The channel that counts time in a timed section.
+    fn tock(&self, section: DeclId) -> Result<DefId> {
+        let name = self.ast.names.get("tock");
+        let def = name.and_then(|name| self.scope.get(&name)).copied();
+        match def {
+            Some(def) if matches!(self.defs[def.0 as usize].kind, DefKind::Channel(_)) => Ok(def),
+            _ => {
+                let span = self.ast.decl_span(section);
+                let keyword = Span::new(span.low, span.low + "Timed".len() as u32);
+                Err(Diagnostic::new(
+                    Stage::Names,
+                    keyword,
+                    "a timed section needs the channel `tock`",
+                )
+                .help("declare it at the top level: channel tock"))
+            }
+        }
     }
 
     fn run(&mut self, mut stack: Vec<Step>) -> Result<()> {
         while let Some(step) = stack.pop() {
             match step {
                 Step::Expr(id) => {
+                    if self.section.is_some() {
+                        self.mark_timed(id);
+                    }
                     let start = stack.len();
                     self.expr_steps(id, &mut stack)?;
                     stack[start..].reverse();
@@ -151,13 +192,25 @@ impl Resolver {
                 Step::Bind(pats) => self.bind_pats(&pats)?,
                 Step::Enter => self.enter(),
                 Step::Leave => self.leave(),
-                Step::StartDecl(group, decl) => self.current.push((group, decl)),
+                Step::StartDecl(group, decl, section) => {
+                    self.current.push((group, decl, self.section));
+                    self.section = section.or(self.section);
+                }
                 Step::EndDecl => {
-                    self.current.pop();
+                    let (_, _, outer) = self.current.pop().expect("every end has its start");
+                    self.section = outer;
                 }
             }
         }
         Ok(())
+    }
+
+    fn mark_timed(&mut self, id: ExprId) {
+        if self.timed.len() <= id.0 as usize {
+            let size = self.ast.expr_count().max(id.0 as usize + 1);
+            self.timed.resize(size, None);
+        }
+        self.timed[id.0 as usize] = self.section;
     }
 
     fn set_expr(&mut self, id: ExprId, def: DefId) {
@@ -211,8 +264,8 @@ impl Resolver {
         let (Some(group), Some(decl)) = (definition.group, declaration(definition.kind)) else {
             return;
         };
-        let user = self.current.iter().rev().find(|(of, _)| *of == group);
-        if let Some(&(_, user)) = user {
+        let user = self.current.iter().rev().find(|(of, ..)| *of == group);
+        if let Some(&(_, user, _)) = user {
             let needs = self.needs.entry(user).or_default();
             if needs.last() != Some(&decl) && !(needs.len() < 64 && needs.contains(&decl)) {
                 needs.push(decl);
@@ -220,10 +273,43 @@ impl Resolver {
         }
     }
 
+    fn untimed(&self, span: Span, what: &str) -> Diagnostic {
+        let message = format!("{what} cannot stand in a timed section");
+        Diagnostic::new(Stage::Names, span, message)
+            .help("define the process outside of `Timed { … }`, with explicit tocks")
+    }
+
+    /// What a name means here. Inside a timed section the names of its built-ins mean those,
+    /// unless the section or something local defines them.
+    fn definition(&self, name: Symbol) -> Option<DefId> {
+        let found = self.scope.get(&name).copied();
+        if self.section.is_none() {
+            return found;
+        }
+        let Some(&builtin) = self.timed_builtins.get(&name) else {
+            return found;
+        };
+        let Some(found) = found else {
+            return Some(builtin);
+        };
+        let definition = &self.defs[found.0 as usize];
+        let timed =
+            declaration(definition.kind).is_some_and(|decl| self.timed_decls.contains(&decl));
+        Some(match definition.global && !timed {
+            true => builtin,
+            false => found,
+        })
+    }
+
     pub(super) fn unknown(&self, name: Symbol, span: Span, what: &str) -> Diagnostic {
         let text = self.ast.name(name);
         let error = Diagnostic::new(Stage::Names, span, format!("unknown {what} `{text}`"))
             .label("not found");
+        if self.timed_builtins.contains_key(&name) {
+            return error.help(format!(
+                "`{text}` exists only inside a timed section, `Timed {{ … }}`"
+            ));
+        }
         let import = self.imports.get(text).map(|(_, import)| *import);
         if let Some(import) = import {
             let word = match import {
@@ -264,7 +350,7 @@ impl Resolver {
         match self.ast.expr(id) {
             Expr::Var(name) => {
                 let name = *name;
-                let Some(&def) = self.scope.get(&name) else {
+                let Some(def) = self.definition(name) else {
                     return Err(self.unknown(name, self.ast.expr_span(id), "name"));
                 };
                 self.set_expr(id, def);
@@ -301,8 +387,8 @@ impl Resolver {
                 let group = self.new_group();
                 let bodies = self.declare_all(&decls, group, false)?;
                 for one in bodies {
-                    if let Body::Decl(decl) = one {
-                        self.decl_steps(decl, group, out);
+                    if let Body::Decl(decl, section) = one {
+                        self.decl_steps(decl, section, group, out)?;
                     }
                 }
                 out.push(Step::Expr(body));
@@ -313,6 +399,14 @@ impl Resolver {
                 fields,
                 body,
             } => {
+                if self.section.is_some()
+                    && let Some(pat) = fields.iter().find_map(|field| match field {
+                        Field::Nondeterministic(pat, _) => Some(*pat),
+                        _ => None,
+                    })
+                {
+                    return Err(self.untimed(self.ast.pat_span(pat), "`$`"));
+                }
                 out.push(Step::Expr(*event));
                 let binds = fields.iter().any(|f| !matches!(f, Field::Output(_)));
                 if binds {
@@ -331,6 +425,13 @@ impl Resolver {
                 if binds {
                     out.push(Step::Leave);
                 }
+            }
+            Expr::Link { .. }
+            | Expr::Replicated {
+                op: Replicated::Link { .. },
+                ..
+            } if self.section.is_some() => {
+                return Err(self.untimed(self.ast.expr_span(id), "linked parallel"));
             }
             Expr::Link {
                 left,

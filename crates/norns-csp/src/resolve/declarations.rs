@@ -2,7 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Body, DefId, DefKind, GroupId, MAX_INSTANCES, ModuleInfo, Resolver, Result, Undo};
+use super::{
+    Body, DefId, DefKind, GroupId, MAX_INSTANCES, ModuleInfo, Resolver, Result, Section, SectionId,
+    Undo,
+};
 use crate::builtin::Import;
 use crate::diagnostic::{Diagnostic, Stage};
 use crate::syntax::ast::*;
@@ -18,11 +21,13 @@ impl Resolver {
     ) -> Result<Vec<Body>> {
         let mut seen: FxHashMap<Symbol, (Span, DefId)> = FxHashMap::default();
         let mut bodies = Vec::new();
+        let decls = self.in_sections(decls);
+        let decls = decls.as_slice();
         // Constructors and channels first: they decide what a name in a pattern is.
-        for &decl in decls {
-            self.declare_types(decl, group, top, &mut seen, &mut bodies)?;
+        for &(decl, section) in decls {
+            self.declare_types(decl, section, (group, top), &mut seen, &mut bodies)?;
         }
-        for &decl in decls {
+        for &(decl, _) in decls {
             let Decl::Module {
                 name, name_span, ..
             } = self.ast.decl(decl).clone()
@@ -31,13 +36,13 @@ impl Resolver {
             };
             let info = ModuleInfo { decl };
             if let Some(old) = self.modules.get(&name)
-                && decls.contains(&old.decl)
+                && decls.iter().any(|(other, _)| *other == old.decl)
             {
                 return Err(self.twice(name, name_span, self.ast.decl_span(old.decl)));
             }
             self.bind_module(name, info);
         }
-        for &decl in decls {
+        for &(decl, section) in decls {
             match self.ast.decl(decl).clone() {
                 Decl::Module {
                     name,
@@ -51,6 +56,9 @@ impl Resolver {
                         continue;
                     }
                     self.declare_module(name, None, &private, &exported, group, &mut bodies)?;
+                    if let Some(Body::Module { section: of, .. }) = bodies.last_mut() {
+                        *of = section;
+                    }
                 }
                 Decl::Instance {
                     name,
@@ -65,10 +73,10 @@ impl Resolver {
                 _ => {}
             }
         }
-        for &decl in decls {
-            self.declare_values(decl, group, top, &mut seen, &mut bodies)?;
+        for &(decl, section) in decls {
+            self.declare_values(decl, section, (group, top), &mut seen, &mut bodies)?;
         }
-        for &decl in decls {
+        for &(decl, _) in decls {
             if let Decl::Annotation(names, scheme) = self.ast.decl(decl).clone() {
                 for (name, span) in names {
                     let Some(&(_, def)) = seen.get(&name) else {
@@ -94,6 +102,28 @@ impl Resolver {
             }
         }
         Ok(bodies)
+    }
+
+    /// The declarations with those of timed sections, each with the section it stands in. A
+    /// section's own declaration stands outside of it.
+    fn in_sections(&mut self, decls: &[DeclId]) -> Vec<(DeclId, Option<SectionId>)> {
+        let mut all = Vec::with_capacity(decls.len());
+        let mut left: Vec<_> = decls.iter().rev().map(|&decl| (decl, None)).collect();
+        while let Some((decl, section)) = left.pop() {
+            all.push((decl, section));
+            if let Decl::Timed { function, decls } = self.ast.decl(decl) {
+                let inner = SectionId(self.sections.len() as u32);
+                self.sections.push(Section {
+                    // Replaced when the section itself is resolved.
+                    tock: DefId(u32::MAX),
+                    duration: *function,
+                });
+                self.section_decls.insert(decl, inner);
+                self.timed_decls.extend(decls.iter().copied());
+                left.extend(decls.iter().rev().map(|&decl| (decl, Some(inner))));
+            }
+        }
+        all
     }
 
     fn twice(&self, name: Symbol, span: Span, first: Span) -> Diagnostic {
@@ -148,12 +178,11 @@ impl Resolver {
     fn declare_types(
         &mut self,
         decl: DeclId,
-        group: GroupId,
-        top: bool,
+        section: Option<SectionId>,
+        place: (GroupId, bool),
         seen: &mut FxHashMap<Symbol, (Span, DefId)>,
         bodies: &mut Vec<Body>,
     ) -> Result<()> {
-        let place = (group, top);
         match self.ast.decl(decl).clone() {
             Decl::Channel(names, _) => {
                 let mut defs = Vec::new();
@@ -196,14 +225,7 @@ impl Resolver {
             }
             Decl::External(names) => self.import(&names, Import::External)?,
             Decl::Transparent(names) => self.import(&names, Import::Transparent)?,
-            Decl::Timed { .. } => {
-                return Err(Diagnostic::new(
-                    Stage::Unsupported,
-                    self.ast.decl_span(decl),
-                    "timed sections (`Timed { … }`) are not supported",
-                )
-                .help("model time with an explicit `tock` event"));
-            }
+            Decl::Timed { .. } => {}
             Decl::Pattern(..)
             | Decl::Module { .. }
             | Decl::Instance { .. }
@@ -215,7 +237,7 @@ impl Resolver {
             self.ast.decl(decl),
             Decl::External(_) | Decl::Transparent(_)
         ) {
-            bodies.push(Body::Decl(decl));
+            bodies.push(Body::Decl(decl, section));
         }
         Ok(())
     }
@@ -258,8 +280,8 @@ impl Resolver {
     fn declare_values(
         &mut self,
         decl: DeclId,
-        group: GroupId,
-        top: bool,
+        section: Option<SectionId>,
+        place: (GroupId, bool),
         seen: &mut FxHashMap<Symbol, (Span, DefId)>,
         bodies: &mut Vec<Body>,
     ) -> Result<()> {
@@ -272,7 +294,7 @@ impl Resolver {
                         None => {
                             let span = self.ast.pat_span(leaf);
                             let kind = DefKind::Value(decl);
-                            let def = self.declare(name, span, kind, (group, top), seen)?;
+                            let def = self.declare(name, span, kind, place, seen)?;
                             defs.push(def);
                             def
                         }
@@ -286,7 +308,7 @@ impl Resolver {
             }
             _ => return Ok(()),
         }
-        bodies.push(Body::Decl(decl));
+        bodies.push(Body::Decl(decl, section));
         Ok(())
     }
 
@@ -367,6 +389,7 @@ impl Resolver {
             modules,
             bodies: inner,
             prefix,
+            section: None,
         });
         Ok(())
     }
@@ -374,7 +397,7 @@ impl Resolver {
     /// The names that declarations export, those of inner modules qualified.
     fn exported_names(&self, decls: &[DeclId]) -> Vec<Symbol> {
         let mut names = Vec::new();
-        for &decl in decls {
+        for decl in self.ast.with_timed(decls) {
             match self.ast.decl(decl) {
                 Decl::Function { name, .. }
                 | Decl::Subtype { name, .. }
@@ -476,7 +499,8 @@ impl Resolver {
         let Some(Body::Module { bodies: inner, .. }) = bodies.last_mut() else {
             unreachable!("declare_module adds the module last");
         };
-        let is_binding = |body: &Body| matches!(body, Body::Decl(decl) if bindings.contains(decl));
+        let is_binding =
+            |body: &Body| matches!(body, Body::Decl(decl, _) if bindings.contains(decl));
         let mut outside: Vec<Body> = Vec::new();
         let mut index = 0;
         while index < inner.len() {

@@ -3,11 +3,12 @@
 //! Modules vanish here: their declarations join those of the script, with qualified names, and
 //! every instance of a module is a copy of it with its parameters bound. A name in a pattern is
 //! a channel or constructor if one of that name is in scope, and a new variable otherwise.
+//! Timed sections vanish too: each expression knows the section it stands in.
 
 mod bodies;
 mod declarations;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::builtin::{Builtin, Import};
 use crate::diagnostic::Diagnostic;
@@ -50,6 +51,18 @@ pub struct Def {
     pub global: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SectionId(pub u32);
+
+/// A timed section, `Timed(f) { … }`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The channel `tock` as the section sees it.
+    pub tock: DefId,
+    /// From an event to the number of tocks that pass after it; 1 for all events if absent.
+    pub duration: Option<ExprId>,
+}
+
 /// A script whose names are resolved.
 #[derive(Debug)]
 pub struct Resolved {
@@ -67,9 +80,25 @@ pub struct Resolved {
     /// What the declarations of one group need of each other.
     pub needs: FxHashMap<DeclId, Vec<DeclId>>,
     pub annotations: FxHashMap<DefId, DeclId>,
+    sections: Vec<Section>,
+    section_decls: FxHashMap<DeclId, SectionId>,
+    // by expression; empty if the script has no timed section
+    timed: Vec<Option<SectionId>>,
 }
 
 impl Resolved {
+    /// The timed section that an expression stands in.
+    pub fn section(&self, id: ExprId) -> Option<&Section> {
+        let section = (*self.timed.get(id.0 as usize)?)?;
+        Some(&self.sections[section.0 as usize])
+    }
+
+    /// The section that a declaration of a timed section opens.
+    pub fn section_of(&self, decl: DeclId) -> Option<&Section> {
+        let section = self.section_decls.get(&decl)?;
+        Some(&self.sections[section.0 as usize])
+    }
+
     pub fn expr(&self, id: ExprId) -> Option<DefId> {
         self.exprs[id.0 as usize]
     }
@@ -111,6 +140,12 @@ pub fn resolve(ast: Ast) -> Result<Resolved> {
         templates: Vec::new(),
         needs: FxHashMap::default(),
         annotations: FxHashMap::default(),
+        sections: Vec::new(),
+        section_decls: FxHashMap::default(),
+        timed: Vec::new(),
+        section: None,
+        timed_builtins: FxHashMap::default(),
+        timed_decls: FxHashSet::default(),
         imports: FxHashMap::default(),
         scope: FxHashMap::default(),
         modules: FxHashMap::default(),
@@ -139,6 +174,9 @@ pub fn resolve(ast: Ast) -> Result<Resolved> {
         templates: resolver.templates,
         needs: resolver.needs,
         annotations: resolver.annotations,
+        sections: resolver.sections,
+        section_decls: resolver.section_decls,
+        timed: resolver.timed,
     })
 }
 
@@ -149,13 +187,15 @@ struct ModuleInfo {
 
 /// What is left to do once all names of a scope are known.
 enum Body {
-    Decl(DeclId),
+    /// A declaration, and the timed section that it stands in.
+    Decl(DeclId, Option<SectionId>),
     /// A module or an instance: its own scope, and what is in it.
     Module {
         names: Vec<(Symbol, DefId)>,
         modules: Vec<(Symbol, ModuleInfo)>,
         bodies: Vec<Body>,
         prefix: String,
+        section: Option<SectionId>,
     },
     /// A parameterised module by itself.
     Template(DeclId),
@@ -171,7 +211,7 @@ enum Step {
     Bind(Vec<PatId>),
     Enter,
     Leave,
-    StartDecl(GroupId, DeclId),
+    StartDecl(GroupId, DeclId, Option<SectionId>),
     EndDecl,
 }
 
@@ -186,13 +226,21 @@ struct Resolver {
     templates: Vec<(Pats, Vec<DeclId>)>,
     needs: FxHashMap<DeclId, Vec<DeclId>>,
     annotations: FxHashMap<DefId, DeclId>,
+    sections: Vec<Section>,
+    section_decls: FxHashMap<DeclId, SectionId>,
+    timed: Vec<Option<SectionId>>,
+    // the timed section of the expressions that are being resolved
+    section: Option<SectionId>,
+    timed_builtins: FxHashMap<Symbol, DefId>,
+    // the declarations that stand in timed sections
+    timed_decls: FxHashSet<DeclId>,
     imports: FxHashMap<&'static str, (DefId, Import)>,
     scope: FxHashMap<Symbol, DefId>,
     modules: FxHashMap<Symbol, ModuleInfo>,
     undo: Vec<Undo>,
     marks: Vec<usize>,
-    // the declarations that are being resolved, outermost first
-    current: Vec<(GroupId, DeclId)>,
+    // the declarations that are being resolved, outermost first, each with the section around it
+    current: Vec<(GroupId, DeclId, Option<SectionId>)>,
     groups: u32,
     // of the module that is being declared, with `::` at its end
     prefix: String,
@@ -223,10 +271,16 @@ impl Resolver {
             let symbol = self.ast.names.intern(name);
             let def = self.new_def(symbol, Span::default(), DefKind::Builtin(builtin));
             self.defs[def.0 as usize].global = true;
-            if import == Import::Always {
-                self.scope.insert(symbol, def);
-            } else {
-                self.imports.insert(name, (def, import));
+            match import {
+                Import::Always => {
+                    self.scope.insert(symbol, def);
+                }
+                Import::Timed => {
+                    self.timed_builtins.insert(symbol, def);
+                }
+                _ => {
+                    self.imports.insert(name, (def, import));
+                }
             }
         }
     }

@@ -599,6 +599,19 @@ impl Ast {
         }
     }
 
+    /// The declarations of a scope, those of timed sections after their section.
+    pub fn with_timed(&self, decls: &[DeclId]) -> Vec<DeclId> {
+        let mut all = Vec::with_capacity(decls.len());
+        let mut left: Vec<DeclId> = decls.iter().rev().copied().collect();
+        while let Some(decl) = left.pop() {
+            all.push(decl);
+            if let Decl::Timed { decls, .. } = self.decl(decl) {
+                left.extend(decls.iter().rev());
+            }
+        }
+        all
+    }
+
     /// The patterns directly inside a pattern.
     pub fn inner_pats(&self, id: PatId, out: &mut Vec<PatId>) {
         match self.pat(id) {

@@ -152,6 +152,7 @@ fn body(types: &mut Types, builtin: Builtin) -> TyId {
             function(types, &[argument], text)
         }
         STOP | SKIP | DIV => process,
+        WAIT => function(types, &[Types::INT], process),
         CHAOS | RUN => function(types, &[Types::EVENTS], process),
         BUFFER => {
             let pairs = pair_set(types, Types::EVENT, Types::EVENT);
@@ -173,9 +174,8 @@ fn body(types: &mut Types, builtin: Builtin) -> TyId {
         Events => Types::EVENTS,
         True | False => Types::BOOL,
         explicate | lazyenumerate | diamond | normal | lazynorm | sbisim | tau_loop_factor
-        | model_compress | wbisim | dbisim | chase | chase_nocache | deter | r#loop => {
-            function(types, &[process], process)
-        }
+        | model_compress | wbisim | dbisim | chase | chase_nocache | deter | r#loop
+        | timed_priority => function(types, &[process], process),
         failure_watchdog | trace_watchdog => {
             function(types, &[process, Types::EVENTS, Types::EVENT], process)
         }

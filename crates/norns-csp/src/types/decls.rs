@@ -165,7 +165,7 @@ impl Checker<'_> {
 
     /// The declarations of a `let`.
     pub(super) fn decls(&mut self, decls: &[DeclId]) -> Result<()> {
-        for group in self.order(decls) {
+        for group in self.order(&self.ast.with_timed(decls)) {
             self.group(&group, Generalise::Annotated)?;
         }
         Ok(())
@@ -355,9 +355,26 @@ impl Checker<'_> {
             | Decl::Transparent(_)
             | Decl::Module { .. }
             | Decl::Instance { .. }
-            | Decl::Timed { .. }
             | Decl::Annotation(..) => Ok(()),
+            Decl::Timed { function, .. } => self.timed(id, *function),
         }
+    }
+
+    fn timed(&mut self, id: DeclId, function: Option<ExprId>) -> Result<()> {
+        let section = self.resolved.section_of(id).expect("set by the resolver");
+        let tock = self.type_of_def(section.tock);
+        let span = self.resolved.def(section.tock).span;
+        self.unify_at(span, Types::EVENT, tock)
+            .map_err(|error| error.help("a timed section counts time with `channel tock`"))?;
+        if let Some(function) = function {
+            let wanted = self
+                .types
+                .add(Ty::Function([Types::EVENT].into(), Types::INT));
+            self.expect(function, wanted).map_err(|error| {
+                error.help("`Timed(f)` takes a function from an event to the tocks it lasts")
+            })?;
+        }
+        Ok(())
     }
 
     fn complete(&mut self, span: Span, ty: TyId) -> Result<()> {
