@@ -10,7 +10,8 @@ pub mod report;
 pub mod schedule;
 pub mod verdict;
 
-pub use process::{Ended, Error, Input, Limits, Mode, Program};
+pub use norns_wire::environment::Mode;
+pub use process::{Ended, Error, Input, Limits, Program};
 pub use record::{How, Recorded, record};
 pub use report::Report;
 pub use verdict::{Left, Outcome, Proof, Replay, Replayer};

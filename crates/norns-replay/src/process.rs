@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use norns_wire::environment::{self, Mode, PADDING};
+
 /// What to run, always in the same way.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -31,27 +33,6 @@ pub enum Input {
     Inherited,
     /// What was read from ours while the program was recorded.
     File(PathBuf),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    Record,
-    RecordValues,
-    Replay,
-    Detect,
-    ReplayDetect,
-}
-
-impl Mode {
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Record => "record",
-            Mode::RecordValues => "record-values",
-            Mode::Replay => "replay",
-            Mode::Detect => "detect",
-            Mode::ReplayDetect => "replay+detect",
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +89,13 @@ pub enum Error {
     },
     #[error("cannot read the trace: {0}")]
     Trace(#[from] norns_trace::Error),
+    /// The runtime in the program is of another version than this tool.
+    #[error(
+        "cannot read what the runtime reports: it begins with `{header}` and not with `{}`\n \
+         help: build the program again with this version of norns-cc",
+        norns_wire::report::HEADER
+    )]
+    Report { header: String },
 }
 
 impl Error {
@@ -195,9 +183,8 @@ fn with_padding(
     mode: Mode,
     variables: &[(&'static str, OsString)],
 ) -> Vec<(&'static str, OsString)> {
-    const PADDING: [&str; 4] = ["NORNS_PAD_1", "NORNS_PAD_2", "NORNS_PAD_3", "NORNS_PAD_4"];
     const LENGTH: usize = 4096;
-    let mut all = vec![("NORNS_MODE", OsString::from(mode.name()))];
+    let mut all = vec![(environment::MODE, OsString::from(mode.word()))];
     all.extend_from_slice(variables);
     // At least one, for the rest of the length.
     let missing = (PADDING.len() + 1).saturating_sub(all.len()).max(1);

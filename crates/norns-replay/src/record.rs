@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use norns_trace::{Info, Recording, Warning, info};
 
-use crate::process::{Ended, Error, Input, Limits, Mode, Output, Program, Run};
+use norns_wire::environment::{self, Mode};
+
+use crate::process::{Ended, Error, Input, Limits, Output, Program, Run};
 
 /// How the program is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +38,9 @@ impl How {
 
     /// What the runtime is told, besides its mode.
     pub fn variables(self, trace: &Path) -> Vec<(&'static str, OsString)> {
-        let mut variables = vec![("NORNS_TRACE", trace.as_os_str().to_owned())];
+        let mut variables = vec![(environment::TRACE, trace.as_os_str().to_owned())];
         if let How::Delayed { seed } | How::WithValues { seed } = self {
-            variables.push(("NORNS_SEED", seed.to_string().into()));
+            variables.push((environment::SEED, seed.to_string().into()));
         }
         variables
     }

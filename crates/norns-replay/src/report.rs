@@ -1,88 +1,62 @@
-//! What the runtime told about one run: the lines of its report, as values.
-//!
-//! The format is the runtime's own (`control/output.rs` of norns-rt) and has a version in its
-//! first line. A line that is not understood, as the last one of a killed program may be, is
-//! left out.
+//! What the runtime reported of one run, put together from the messages of `norns_wire::report`.
 
-/// Everything told in one run.
+use norns_trace::EventIndex;
+use norns_wire::Code;
+use norns_wire::report::{self, Message, NotUnderstood};
+pub use norns_wire::report::{Access, Operation, Shape, Unheld, Why};
+
+use crate::process::Error;
+
+/// Everything reported in one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The runtime was there at all.
+    /// Whether the runtime was there at all.
     pub began: bool,
     /// All steps of the schedule were enforced.
     pub followed: bool,
     pub diverged: Option<Diverged>,
     /// Both accesses of the predicted race were next at one moment.
     pub held: Option<(Side, Side)>,
-    /// A thread was held and let go: who, the thread that it waited for, why.
-    pub unheld: Vec<(String, String, String)>,
+    pub unheld: Vec<LetGo>,
     pub spin: Option<Spin>,
     pub deadlock: Option<Deadlock>,
     /// What the detector found, in the order of the run.
     pub races: Vec<Race>,
-    /// Processes that were forked and ran threads: their ids. What they told is here too.
+    /// The ids of forked processes that created threads. Their messages are part of this report.
     pub children: Vec<u32>,
     /// Where the program's files are mapped: text of /proc/PID/maps.
     pub maps: String,
-    /// The program made a child process, which nobody watched.
+    /// The program made a child process, which ran unobserved.
     pub forked: bool,
+    pub not_understood: NotRead,
+}
+
+/// The lines of a report that could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NotRead {
+    /// Lines that are no message, and messages at a place where they mean nothing.
+    pub lines: Vec<String>,
+    /// How many last lines were cut off: the program was killed while it wrote.
+    pub cut: usize,
 }
 
 /// Where the program left the schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diverged {
     pub thread: String,
-    /// What it came to: a code of `wire::Code`, 0 when it came to nothing (it ended).
-    pub code: u8,
-    /// Of an atomic operation: its kind, as in the detail of `wire::Code::Atomic`.
-    pub atomic: u8,
-    /// The object or the memory; a number of its own for `Fork` and `Join`.
-    pub address: u64,
-    pub pc: u64,
-    /// How many steps had been enforced.
-    pub step: usize,
-    /// The thread and the event of the trace that the schedule expected.
-    pub expected_thread: String,
-    pub expected_event: u32,
+    /// The operation that the thread came to; `None` when it came to none (it ended).
+    pub operation: Option<Operation>,
+    /// The event of the trace that the schedule expected; `None` when it expected nothing more.
+    pub expected_event: Option<EventIndex>,
     pub why: Why,
 }
 
-/// Why a thread cannot do what the schedule expects of it next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It came to something else.
-    AnotherOperation,
-    /// It came to it, but a lock is taken, or the like.
-    CannotSucceed,
-    HasEnded,
-    /// It waits for something that the schedule let it come to.
-    IsBlocked,
-    /// It sleeps in the kernel, in a wait that the runtime does not know, and so does or waits
-    /// everybody else.
-    Sleeps,
-    /// Nobody created it, and nobody goes on who could.
-    NotCreated,
-    /// The whole program is about to end.
-    ProgramEnds,
-    /// Its compare-exchange succeeded where it is to fail, or failed where it is to succeed.
-    OtherExchange,
-}
-
-impl Why {
-    /// The runtime's own words.
-    fn parse(words: &str) -> Option<Self> {
-        Some(match words {
-            "another operation was expected" => Why::AnotherOperation,
-            "it cannot succeed now" => Why::CannotSucceed,
-            "the thread has ended already" => Why::HasEnded,
-            "the thread is blocked" => Why::IsBlocked,
-            "the thread sleeps" => Why::Sleeps,
-            "the thread is not created" => Why::NotCreated,
-            "the program ends" => Why::ProgramEnds,
-            "the exchange went the other way" => Why::OtherExchange,
-            _ => return None,
-        })
-    }
+/// A thread that was held before its access and let go without having met the other one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetGo {
+    pub thread: String,
+    pub other: String,
+    pub why: Unheld,
 }
 
 /// One access of a race.
@@ -95,13 +69,16 @@ pub struct Side {
     pub pc: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Access {
-    Read,
-    Write,
-    Free,
-    AtomicRead,
-    AtomicWrite,
+impl From<report::Side<'_>> for Side {
+    fn from(side: report::Side) -> Self {
+        Side {
+            thread: side.thread.to_string(),
+            access: side.access,
+            address: side.address,
+            size: side.size,
+            pc: side.pc,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,14 +95,11 @@ pub struct Spin {
     pub thread: String,
     pub address: u64,
     pub pc: u64,
-    /// The thread that was held meanwhile.
-    pub waits_for: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
-    /// A cycle of lock holders; otherwise a state in which no thread runs.
-    pub is_cycle: bool,
+    pub shape: Shape,
     pub waits: Vec<Waits>,
 }
 
@@ -133,169 +107,146 @@ pub struct Deadlock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waits {
     pub thread: String,
-    pub code: u8,
+    pub code: Code,
     pub object: u64,
     pub pc: u64,
     pub stack: Vec<u64>,
-    /// Who has the lock, and where it was taken.
+    /// The threads that hold the lock, each with the place at which it took it.
     pub held_by: Vec<(String, u64)>,
 }
 
 impl Report {
-    pub fn parse(text: &str) -> Self {
+    /// Fails if the report is of another version. A line that is not understood is kept as text; the
+    /// cut last line of a killed program is counted.
+    pub fn parse(text: &[u8]) -> Result<Self, Error> {
         let mut report = Report::default();
-        for line in text.lines() {
-            let fields: Vec<&str> = line.split(' ').collect();
-            let understood = report.line(&fields);
-            debug_assert!(understood.is_some() || !text.ends_with('\n'), "{line}");
+        for message in report::parse(text) {
+            match message {
+                Ok(message) => {
+                    if report.add(message).is_none() {
+                        let mut line = String::new();
+                        let _ = message.encode(&mut line);
+                        report.not_understood.lines.push(line);
+                    }
+                }
+                Err(NotUnderstood::Header(line)) => {
+                    let header = String::from_utf8_lossy(line).into_owned();
+                    return Err(Error::Report { header });
+                }
+                Err(NotUnderstood::Line { line, .. }) => {
+                    let line = String::from_utf8_lossy(line).into_owned();
+                    report.not_understood.lines.push(line);
+                }
+                Err(NotUnderstood::Cut { .. }) => report.not_understood.cut += 1,
+            }
         }
-        report
+        Ok(report)
     }
 
-    fn line(&mut self, fields: &[&str]) -> Option<()> {
-        match fields {
-            ["norns-replay", version] => self.began = *version == "1",
-            ["followed", ..] => self.followed = true,
-            ["child", id] => self.children.push(id.parse().ok()?),
-            ["forked"] => self.forked = true,
-            [
-                "diverged",
+    /// `None` if the message means nothing here: a wait outside of a deadlock.
+    fn add(&mut self, message: Message) -> Option<()> {
+        match message {
+            Message::Begin => self.began = true,
+            Message::Map(line) => {
+                self.maps.push_str(&String::from_utf8_lossy(line));
+                self.maps.push('\n');
+            }
+            Message::Forked => self.forked = true,
+            Message::Child { process } => self.children.push(process),
+            Message::Followed { .. } => self.followed = true,
+            Message::Diverged(diverged) => {
+                self.diverged = Some(Diverged {
+                    thread: diverged.thread.to_string(),
+                    operation: diverged.operation,
+                    expected_event: diverged.expected.map(|step| EventIndex(step.event)),
+                    why: diverged.why,
+                });
+            }
+            Message::Held(one, other) => self.held = Some((one.into(), other.into())),
+            Message::Unheld { thread, other, why } => self.unheld.push(LetGo {
+                thread: thread.to_string(),
+                other: other.to_string(),
+                why,
+            }),
+            Message::Spin {
                 thread,
-                code,
-                atomic,
                 address,
                 pc,
-                "step",
-                step,
-                expected,
-                "event",
-                event,
-                why @ ..,
-            ] => {
-                self.diverged = Some(Diverged {
-                    thread: thread.to_string(),
-                    code: code.parse().ok()?,
-                    atomic: atomic.parse().ok()?,
-                    address: hexadecimal(address)?,
-                    pc: hexadecimal(pc)?,
-                    step: step.parse().ok()?,
-                    expected_thread: expected.to_string(),
-                    expected_event: event.parse().ok()?,
-                    why: Why::parse(&why.join(" "))?,
-                });
-            }
-            ["held", one @ .., t2, a2, address2, size2, pc2] => {
-                let [t1, a1, address1, size1, pc1] = one else {
-                    return None;
-                };
-                let first = side(t1, a1, address1, size1, pc1)?;
-                let second = side(t2, a2, address2, size2, pc2)?;
-                self.held = Some((first, second));
-            }
-            ["unheld", thread, other, why] => {
-                self.unheld
-                    .push((thread.to_string(), other.to_string(), why.to_string()));
-            }
-            ["spin", thread, address, pc, _, "waits-for", other] => {
+                reads: _,
+            } => {
                 self.spin = Some(Spin {
                     thread: thread.to_string(),
-                    address: hexadecimal(address)?,
-                    pc: hexadecimal(pc)?,
-                    waits_for: other.to_string(),
+                    address,
+                    pc,
                 });
             }
-            ["deadlock", "end"] => {}
-            ["deadlock", kind, _] => {
+            Message::Deadlock { shape, threads: _ } => {
                 self.deadlock = Some(Deadlock {
-                    is_cycle: *kind == "cycle",
+                    shape,
                     waits: Vec::new(),
                 });
             }
-            ["waits", thread, code, object, pc, "stack", stack @ ..] => {
-                let waits = Waits {
-                    thread: thread.to_string(),
-                    code: code.parse().ok()?,
-                    object: hexadecimal(object)?,
-                    pc: hexadecimal(pc)?,
-                    stack: stack.iter().filter_map(|pc| hexadecimal(pc)).collect(),
-                    held_by: Vec::new(),
-                };
-                self.deadlock.as_mut()?.waits.push(waits);
-            }
-            ["held-by", thread, _, pc] => {
-                let holder = (thread.to_string(), hexadecimal(pc)?);
-                let waits = self.deadlock.as_mut()?.waits.last_mut()?;
-                waits.held_by.push(holder);
-            }
-            [
-                "race",
-                address,
-                t1,
-                a1,
-                size1,
-                pc1,
-                t2,
-                a2,
-                size2,
-                pc2,
-                "stack",
-                stack @ ..,
-            ] => self.races.push(Race {
-                earlier: side(t1, a1, address, size1, pc1)?,
-                later: side(t2, a2, address, size2, pc2)?,
-                stack: stack.iter().filter_map(|pc| hexadecimal(pc)).collect(),
+            Message::Waits {
+                thread,
+                code,
+                object,
+                pc,
+                stack,
+            } => self.deadlock.as_mut()?.waits.push(Waits {
+                thread: thread.to_string(),
+                code,
+                object,
+                pc,
+                stack: stack.iter().collect(),
+                held_by: Vec::new(),
             }),
-            ["skipped", ..] => {}
-            ["map", line @ ..] => {
-                self.maps.push_str(&line.join(" "));
-                self.maps.push('\n');
+            Message::HeldBy {
+                thread,
+                object: _,
+                pc,
+            } => {
+                let waits = self.deadlock.as_mut()?.waits.last_mut()?;
+                waits.held_by.push((thread.to_string(), pc));
             }
-            _ => return None,
+            Message::Race {
+                earlier,
+                later,
+                stack,
+            } => self.races.push(Race {
+                earlier: earlier.into(),
+                later: later.into(),
+                stack: stack.iter().collect(),
+            }),
+            Message::DeadlockEnd | Message::Skipped { .. } => {}
         }
         Some(())
     }
-}
-
-fn side(thread: &str, access: &str, address: &str, size: &str, pc: &str) -> Option<Side> {
-    Some(Side {
-        thread: thread.to_string(),
-        access: match access {
-            "r" => Access::Read,
-            "w" => Access::Write,
-            "f" => Access::Free,
-            "ar" => Access::AtomicRead,
-            "aw" => Access::AtomicWrite,
-            _ => return None,
-        },
-        address: hexadecimal(address)?,
-        size: size.parse().ok()?,
-        pc: hexadecimal(pc)?,
-    })
-}
-
-fn hexadecimal(field: &str) -> Option<u64> {
-    u64::from_str_radix(field, 16).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parse(lines: &str) -> Report {
+        let text = format!("{}\n{lines}", report::HEADER);
+        Report::parse(text.as_bytes()).expect("a report of this version")
+    }
+
     #[test]
     fn a_deadlock_is_read_with_its_holders() {
-        let report = Report::parse(
-            "norns-replay 1
-followed 4
+        let report = parse(
+            "followed 4
 deadlock cycle 2
-waits T0.1 17 80a0 523d stack 8a5c
+waits T0.1 17 80a0 523d 8a5c
 held-by T0 80a0 52eb
-waits T0 17 80e0 52fa stack
+waits T0 17 80e0 52fa
 held-by T0.1 80e0 522e
-deadlock end
+deadlock-end
 ",
         );
+        assert!(report.followed);
         let deadlock = report.deadlock.expect("a deadlock");
-        assert!(deadlock.is_cycle && report.followed);
+        assert_eq!(deadlock.shape, Shape::Cycle);
         let threads: Vec<_> = deadlock
             .waits
             .iter()
@@ -308,14 +259,15 @@ deadlock end
                 ("T0", vec![("T0.1".to_string(), 0x522e)])
             ]
         );
+        assert_eq!(report.not_understood, NotRead::default());
     }
 
     #[test]
     fn held_accesses_and_races_are_read() {
-        let report = Report::parse(
-            "norns-replay 1
-held T0 w 8108 4 533f T0.1 r 8108 4 5201
-race 8108 T0.1 w 4 5219 T0 w 4 533f stack a24a",
+        let report = parse(
+            "held T0 w 8108 4 533f T0.1 r 8108 4 5201
+race T0.1 w 8108 4 5219 T0 w 8108 4 533f a24a
+",
         );
         let (one, two) = report.held.expect("both held");
         assert_eq!((one.pc, two.pc), (0x533f, 0x5201));
@@ -324,13 +276,28 @@ race 8108 T0.1 w 4 5219 T0 w 4 533f stack a24a",
 
     #[test]
     fn a_divergence_is_read() {
-        let report = Report::parse(
-            "norns-replay 1
-diverged T0 17 0 80a0 52eb step 3 T0 event 3 another operation was expected
-",
-        );
+        let report = parse("diverged T0 17 0 80a0 52eb 3 T0 3 another-operation\n");
         let diverged = report.diverged.expect("a divergence");
-        assert_eq!(diverged.expected_event, 3);
+        assert_eq!(diverged.expected_event, Some(EventIndex(3)));
         assert_eq!(diverged.why, Why::AnotherOperation);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_kept() {
+        let report = parse("followed 4\nfollowed four\nheld-by T0 80a0 52eb\nfollow");
+        assert!(report.followed);
+        assert_eq!(
+            report.not_understood,
+            NotRead {
+                lines: vec!["followed four".into(), "held-by T0 80a0 52eb".into()],
+                cut: 1
+            }
+        );
+    }
+
+    #[test]
+    fn a_report_of_another_version_is_refused() {
+        assert!(Report::parse(b"norns-replay 1\nfollowed 4\n").is_err());
+        assert_eq!(Report::parse(b"").expect("no report"), Report::default());
     }
 }

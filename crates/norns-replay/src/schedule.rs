@@ -9,12 +9,11 @@
 //! the trace only as the state in which recording began.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use norns_model::{Bug, Witness};
-use norns_trace::schedule::{HEADER, Hold, Record, Step, What};
-use norns_trace::wire::Code;
 use norns_trace::{AtomicKind, EventIndex, Op, ThreadId, Trace};
+use norns_wire::Code;
+use norns_wire::schedule::{HEADER, Hold, Record, Step, What};
 
 /// What becomes of plain accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,7 +218,10 @@ impl<'a> Writer<'a> {
 }
 
 fn line(text: &mut String, record: Record) {
-    writeln!(text, "{record}").expect("writing to a string cannot fail");
+    record
+        .encode(text)
+        .expect("writing to a string cannot fail");
+    text.push('\n');
 }
 
 /// How many scheduling points the recorded run had.

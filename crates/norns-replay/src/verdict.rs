@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 use norns_model::{Bug, Witness};
 use norns_trace::{EventIndex, Trace};
 
-use crate::process::{Ended, Error, Limits, Mode, Output, Program, Run};
+use norns_wire::environment::{self, Mode, Priorities};
+use norns_wire::report::Shape;
+
+use crate::process::{Ended, Error, Limits, Output, Program, Run};
 use crate::report::{Deadlock, Diverged, Race, Report};
 use crate::schedule::{self, Way};
 
@@ -40,7 +43,7 @@ impl Left {
     /// The event of the trace that could not be done, where that is known.
     pub fn event(&self) -> Option<EventIndex> {
         match self {
-            Left::Diverged(diverged) => Some(EventIndex(diverged.expected_event)),
+            Left::Diverged(diverged) => diverged.expected_event,
             Left::Ended(_) => None,
         }
     }
@@ -103,8 +106,8 @@ impl Replayer<'_> {
         let report_path = self.folder.join(format!("{name}.report"));
         remove(&report_path)?;
         let mut variables = vec![
-            ("NORNS_SCHEDULE", schedule_path.into_os_string()),
-            ("NORNS_REPORT", OsString::from(&report_path)),
+            (environment::SCHEDULE, schedule_path.into_os_string()),
+            (environment::REPORT, OsString::from(&report_path)),
         ];
         variables.extend(more);
         let run = Run {
@@ -117,7 +120,7 @@ impl Replayer<'_> {
         };
         let ended = run.run()?;
         let text = fs::read(&report_path).unwrap_or_default();
-        Ok((Report::parse(&String::from_utf8_lossy(&text)), ended))
+        Ok((Report::parse(&text)?, ended))
     }
 
     /// Runs the recorded schedule itself.
@@ -149,7 +152,13 @@ impl Replayer<'_> {
             return None;
         };
         let points = schedule::count_points(self.trace);
-        Some(("NORNS_PRIORITIES", format!("{seed} {points}").into()))
+        let mut value = String::new();
+        let priorities = Priorities {
+            seed,
+            points: points as u64,
+        };
+        let _ = priorities.encode(&mut value);
+        Some((environment::PRIORITIES, value.into()))
     }
 
     fn judge(&self, witness: &Witness, report: &Report, ended: &Ended) -> Outcome {
@@ -178,10 +187,9 @@ impl Replayer<'_> {
                 if let Some(deadlock) = &report.deadlock
                     && self.is_this_deadlock(deadlock, &witness.bug)
                 {
-                    return Outcome::Confirmed(if deadlock.is_cycle {
-                        Proof::Cycle
-                    } else {
-                        Proof::NobodyRuns
+                    return Outcome::Confirmed(match deadlock.shape {
+                        Shape::Cycle => Proof::Cycle,
+                        Shape::Stuck => Proof::NobodyRuns,
                     });
                 }
             }

@@ -28,15 +28,11 @@ mod mode;
 mod operation;
 mod real;
 mod record;
-#[allow(dead_code)]
-#[path = "../../norns-trace/src/schedule.rs"]
-mod schedule;
 mod sys;
 mod thread;
 mod tls;
-#[allow(dead_code)]
-#[path = "../../norns-trace/src/wire.rs"]
-mod wire;
+
+use norns_wire::{self as wire, schedule};
 
 use real::{interpose, real, register_behind};
 

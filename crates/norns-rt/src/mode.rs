@@ -7,6 +7,8 @@
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU8, Ordering};
 
+use crate::wire::environment;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
@@ -79,7 +81,7 @@ pub unsafe fn text<'a>(from: *const u8) -> &'a [u8] {
 ///
 /// # Safety
 /// `environment` is null or an array of C strings that ends with a null pointer.
-pub unsafe fn variable<'a>(environment: *const *const c_char, name: &[u8]) -> Option<&'a [u8]> {
+pub unsafe fn variable<'a>(environment: *const *const c_char, name: &str) -> Option<&'a [u8]> {
     if environment.is_null() {
         return None;
     }
@@ -92,7 +94,7 @@ pub unsafe fn variable<'a>(environment: *const *const c_char, name: &[u8]) -> Op
         }
         // SAFETY: entries before the null pointer are C strings.
         let text = unsafe { text(entry.cast()) };
-        if let Some(rest) = text.strip_prefix(name)
+        if let Some(rest) = text.strip_prefix(name.as_bytes())
             && let Some(value) = rest.strip_prefix(b"=")
         {
             return Some(value);
@@ -106,22 +108,35 @@ pub unsafe fn variable<'a>(environment: *const *const c_char, name: &[u8]) -> Op
 unsafe extern "C" fn construct(
     _count: c_int,
     _arguments: *const *const c_char,
-    environment: *const *const c_char,
+    variables: *const *const c_char,
 ) {
     // SAFETY: what the C library hands to constructors is the array that `variable` wants.
-    let wanted = unsafe { variable(environment, b"NORNS_MODE") };
-    match wanted {
+    let Some(word) = (unsafe { variable(variables, environment::MODE) }) else {
+        return;
+    };
+    let wanted = core::str::from_utf8(word).ok();
+    let mode = match wanted.and_then(environment::Mode::parse) {
+        Some(environment::Mode::Record) => Mode::Record,
+        Some(environment::Mode::RecordValues) => Mode::RecordValues,
+        Some(environment::Mode::Replay) => Mode::Replay,
+        Some(environment::Mode::Detect) => Mode::Detect,
+        Some(environment::Mode::ReplayDetect) => Mode::ReplayDetect,
+        None => {
+            crate::sys::write(
+                2,
+                b"norns: this runtime does not know the value of NORNS_MODE; nothing is observed\n",
+            );
+            return;
+        }
+    };
+    match mode {
+        Mode::Off => {}
         // SAFETY: as above.
-        Some(b"record") => unsafe { crate::record::begin(environment, Mode::Record) },
+        Mode::Record | Mode::RecordValues => unsafe { crate::record::begin(variables, mode) },
         // SAFETY: as above.
-        Some(b"record-values") => unsafe { crate::record::begin(environment, Mode::RecordValues) },
-        // SAFETY: as above.
-        Some(b"replay") => unsafe { crate::control::begin(environment, Mode::Replay) },
-        // SAFETY: as above.
-        Some(b"detect") => unsafe { crate::control::begin(environment, Mode::Detect) },
-        // SAFETY: as above.
-        Some(b"replay+detect") => unsafe { crate::control::begin(environment, Mode::ReplayDetect) },
-        _ => {}
+        Mode::Replay | Mode::Detect | Mode::ReplayDetect => unsafe {
+            crate::control::begin(variables, mode);
+        },
     }
 }
 

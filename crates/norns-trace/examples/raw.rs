@@ -1,7 +1,7 @@
 //! Prints what a runtime wrote, before anything has made a trace of it: for people who work on
 //! the runtime. `cargo run --example raw -- FILE [all]`: with `all`, every event.
 
-use norns_trace::wire::{CHUNK_HEADER, ChunkHeader, ChunkKind, Decoder, Sites, checksum, tail};
+use norns_wire::{CHUNK_HEADER, ChunkHeader, ChunkKind, Decoder, Sites, checksum, tail};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();

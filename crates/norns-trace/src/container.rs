@@ -23,7 +23,7 @@ use std::io::{self, Read, Write};
 use crate::encoding::{self, Bytes, Malformed, State};
 use crate::error::{Error, Warning};
 use crate::item::{Defined, Item};
-use crate::wire;
+use norns_wire as wire;
 
 pub const MAGIC: [u8; 8] = *b"NORNS\r\n\x1a";
 pub const VERSION: u32 = 1;

@@ -1,8 +1,9 @@
 //! Traces: the events of one run, as values, as a file and as text.
 //!
 //! `event` has the event types that every analysis uses, `operation` the table of what each
-//! operation is, `effect` what it does; `trace` is a whole run in memory, `item` the same as a stream. `container`, `encoding`, `reader` are the file, `wire`, `raw_file`, `raw` what
-//! the runtime records and how a file is made of it, `text` and `std_format` the text forms.
+//! operation is, `effect` what it does; `trace` is a whole run in memory, `item` the same as a
+//! stream. `container`, `encoding`, `reader` are the file, `raw_file` and `raw` read what the runtime
+//! records (norns-wire) and make a file of it, `text` and `std_format` are the text forms.
 #![forbid(unsafe_code)]
 
 pub mod container;
@@ -15,14 +16,12 @@ pub mod operation;
 mod raw;
 mod raw_file;
 pub mod reader;
-pub mod schedule;
 pub mod std_export;
 pub mod std_format;
 pub mod symbolise;
 pub mod text;
 pub mod trace;
 mod value_check;
-pub mod wire;
 
 pub use effect::{Effect, Mode, Touch, TouchKind};
 pub use error::{Error, Warning};

@@ -8,7 +8,7 @@ use crate::effect::{
     Effect, Mode, OnBarrier, OnCondition, OnLock, OnOnce, OnSemaphore, OnThread, Touch, TouchKind,
 };
 use crate::event::{Access, AtomicKind, MemoryOrder, ObjectId, Op, ThreadId};
-use crate::wire::Code;
+use norns_wire::Code;
 
 /// What an operation works on, apart from its kind: the part that the file and the text form
 /// write for every kind of the same shape in the same way.

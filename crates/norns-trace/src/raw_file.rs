@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::container::read_up_to;
 use crate::error::Warning;
-use crate::wire::{self, CHUNK_HEADER, ChunkHeader, ChunkKind, tail};
+use norns_wire::{self as wire, CHUNK_HEADER, ChunkHeader, ChunkKind, tail};
 
 #[derive(Default)]
 pub struct Process {

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use crate::error::Warning;
 use crate::item::{Info, info};
 use crate::trace::{SourcePlace, Symbol};
-use crate::wire;
+use norns_wire as wire;
 
 /// One mapping of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -25,6 +25,7 @@ use norns_replay::{Input, Limits, Mode, Program, Report, process};
 use norns_report::suppression::{Frame, Suppression};
 use norns_report::{Findings, Verdict, fingerprint, suppression, terminal};
 use norns_trace::symbolise::Symboliser;
+use norns_wire::environment;
 
 use crate::check::{build, describe};
 use crate::{exit, runs, runtime_library, show};
@@ -88,13 +89,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             time: Duration::from_secs(arguments.time_limit),
             memory: u64::MAX,
         },
-        variables: vec![("NORNS_REPORT", scratch.clone().into_os_string())],
+        variables: vec![(environment::REPORT, scratch.clone().into_os_string())],
         output: process::Output::Ours,
         keep_input: None,
     }
     .run();
     let reports = take_reports(&scratch);
-    let ended = ended?;
+    let (ended, reports) = (ended?, reports?);
     eprintln!("norns: the program {}", ended.describe());
     let children: usize = reports.iter().map(|report| report.children.len()).sum();
     if children > 0 {
@@ -164,7 +165,7 @@ fn read_suppressions(path: &Path, program: &Path) -> Result<Vec<Suppression>> {
 }
 
 /// What was told to this file, and to those of programs that others became; removes them.
-fn take_reports(file: &Path) -> Vec<Report> {
+fn take_reports(file: &Path) -> Result<Vec<Report>, process::Error> {
     let prefix = file.file_name().unwrap_or_default().as_encoded_bytes();
     let folder = file.parent().unwrap_or(Path::new("/"));
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
@@ -183,7 +184,7 @@ fn take_reports(file: &Path) -> Vec<Report> {
         .map(|path| {
             let text = fs::read(path).unwrap_or_default();
             let _ = fs::remove_file(path);
-            Report::parse(&String::from_utf8_lossy(&text))
+            Report::parse(&text)
         })
         .collect()
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use norns_trace::{Op, create_raw, read};
+use norns_wire::environment;
 
 use crate::cc::{self, Language};
 use crate::{exit, runtime_library};
@@ -279,8 +280,8 @@ fn build_and_record(language: Language, compiler: &str, folder: &Path) -> Result
     }
     create_raw(&trace, &[]).map_err(|error| error.to_string())?;
     let status = Command::new(&program)
-        .env("NORNS_MODE", "record")
-        .env("NORNS_TRACE", &trace)
+        .env(environment::MODE, environment::Mode::Record.word())
+        .env(environment::TRACE, &trace)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()

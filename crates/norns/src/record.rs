@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use anyhow::{Context, bail};
 use norns_replay::How;
 use norns_trace::{Item, Reader, Warning, info};
+use norns_wire::environment;
 
 use crate::runtime_library;
 
@@ -119,7 +120,7 @@ fn record(output: &Path, command: &[OsString], how: How) -> anyhow::Result<Recor
 
     let mut child = stable_addresses(&program)
         .args(&command[1..])
-        .env("NORNS_MODE", how.mode().name())
+        .env(environment::MODE, how.mode().word())
         .envs(how.variables(&output))
         .env("LD_PRELOAD", preload(&runtime))
         .spawn()

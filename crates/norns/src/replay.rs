@@ -14,6 +14,7 @@ use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer};
 use norns_report::{Finding, Kind};
 use norns_trace::Trace;
+use norns_wire::environment;
 
 use crate::check::describe::SavedWitness;
 use crate::check::{divergence, saved};
@@ -167,11 +168,16 @@ fn debug(run: &Run, finding: &Finding, program: &Program, schedule: &str) -> Res
     say("set breakpoint pending on".into());
     say("set startup-with-shell off".into());
     say(format!(
-        "set environment NORNS_MODE {}",
-        Mode::Replay.name()
+        "set environment {} {}",
+        environment::MODE,
+        Mode::Replay.word()
     ));
-    say(format!("set environment NORNS_SCHEDULE {}", path.display()));
-    say("set environment NORNS_STOP 1".into());
+    say(format!(
+        "set environment {} {}",
+        environment::SCHEDULE,
+        path.display()
+    ));
+    say(format!("set environment {} 1", environment::STOP));
     if let Some(runtime) = &program.preload {
         say(format!("set environment LD_PRELOAD {}", runtime.display()));
     }

@@ -1,10 +1,9 @@
 //! Memory accesses and atomic operations in replay and detect mode.
 
-use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::hold::Access;
-use super::output::Line;
+use super::output::tell;
 use super::serial::Point;
 use super::spin;
 use super::thread::{ControlThread, Operation};
@@ -14,6 +13,7 @@ use crate::detect::{AtomicEffect, Kind, Order, Race};
 use crate::mode::is_serial;
 use crate::record::{self, values};
 use crate::thread::Thread;
+use crate::wire::report::{self, Message, Side};
 use crate::wire::{self, Code};
 
 /// Program counters at which a replay must look closer, as a small hash set without misses: a
@@ -150,38 +150,46 @@ fn is_new(race: &Race) -> bool {
     true
 }
 
-/// Not inlined: the line needs a page of stack.
 #[cold]
 #[inline(never)]
 fn tell_race(race: &Race, me: &ControlThread, frees: bool) {
     if !is_new(race) {
         return;
     }
-    let word = |kind| match kind {
-        Kind::Read => "r",
-        Kind::Write => "w",
-        Kind::AtomicRead => "ar",
-        Kind::AtomicWrite => "aw",
+    let access = |kind| match kind {
+        Kind::Read => report::Access::Read,
+        Kind::Write => report::Access::Write,
+        Kind::AtomicRead => report::Access::AtomicRead,
+        Kind::AtomicWrite => report::Access::AtomicWrite,
     };
-    let mut line = Line::new();
-    let _ = write!(line, "race {:x} ", race.address);
-    match race.earlier.thread {
-        Some(name) => super::threads::write_path(&mut line, name.0),
-        None => line.write_str("?").unwrap_or(()),
-    }
-    let _ = write!(
-        line,
-        " {} {} {:x} {} {} {} {:x} stack",
-        word(race.earlier.kind),
-        race.earlier.size,
-        race.earlier.pc,
-        me.path.as_str(),
-        if frees { "f" } else { word(race.later.kind) },
-        race.later.size,
-        race.later.pc
-    );
-    super::write_stack(&mut line, me);
-    line.send();
+    let earlier = Side {
+        thread: race
+            .earlier
+            .thread
+            .map_or("?", |name| super::threads::path_of(name.0)),
+        access: access(race.earlier.kind),
+        address: race.address as u64,
+        size: race.earlier.size as u32,
+        pc: race.earlier.pc as u64,
+    };
+    let later = Side {
+        thread: me.path.as_str(),
+        access: if frees {
+            report::Access::Free
+        } else {
+            access(race.later.kind)
+        },
+        address: race.address as u64,
+        size: race.later.size as u32,
+        pc: race.later.pc as u64,
+    };
+    super::with_stack(me, |stack| {
+        tell(Message::Race {
+            earlier,
+            later,
+            stack,
+        });
+    });
 }
 
 const LOAD: u8 = 0;

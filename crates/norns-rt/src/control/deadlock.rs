@@ -7,11 +7,11 @@
 
 use super::kernel;
 use super::monitor::State;
-use super::output::{Line, tell};
+use super::output::tell;
 use super::thread::{Activity, ControlThread};
 use crate::sys;
 use crate::wire::Code;
-use core::fmt::Write;
+use crate::wire::report::{Message, Shape};
 
 const LONGEST: usize = 256;
 
@@ -132,13 +132,16 @@ pub fn a_signal_could_help() -> bool {
 pub fn tell_cycle(state: &State, me: &ControlThread) {
     let mut path = [0u32; LONGEST];
     let length = search(state, me.number, me, &mut path, 0).unwrap_or(0);
-    tell!("deadlock cycle {length}");
+    tell(Message::Deadlock {
+        shape: Shape::Cycle,
+        threads: length as u32,
+    });
     for number in &path[..length] {
         if let Some(thread) = state.threads().find(|thread| thread.number == *number) {
             tell_thread(state, thread);
         }
     }
-    tell!("deadlock end");
+    tell(Message::DeadlockEnd);
 }
 
 pub fn tell_stuck(state: &State) {
@@ -147,42 +150,46 @@ pub fn tell_stuck(state: &State) {
             .threads()
             .filter(|thread| matches!(thread.activity, Activity::Blocked { .. }))
     };
-    tell!("deadlock stuck {}", blocked().count());
+    tell(Message::Deadlock {
+        shape: Shape::Stuck,
+        threads: blocked().count() as u32,
+    });
     blocked().for_each(|thread| tell_thread(state, thread));
-    tell!("deadlock end");
+    tell(Message::DeadlockEnd);
 }
 
 fn tell_thread(state: &State, thread: &ControlThread) {
     let Activity::Blocked { operation, .. } = thread.activity else {
         return;
     };
-    let mut line = Line::new();
-    let _ = write!(
-        line,
-        "waits {} {} {:x} {:x} stack",
-        thread.path.as_str(),
-        operation.code as u8,
-        operation.address,
-        operation.pc
-    );
-    super::write_stack(&mut line, thread);
-    line.send();
+    super::with_stack(thread, |stack| {
+        tell(Message::Waits {
+            thread: thread.path.as_str(),
+            code: operation.code,
+            object: operation.address as u64,
+            pc: operation.pc as u64,
+            stack,
+        });
+    });
     if operation.code == Code::Join
         && let Some(child) = state
             .threads()
             .find(|thread| thread.number as usize == operation.address)
     {
-        tell!("held-by {} {:x} 0", child.path.as_str(), operation.address);
+        tell(Message::HeldBy {
+            thread: child.path.as_str(),
+            object: operation.address as u64,
+            pc: 0,
+        });
     }
     for holder in state.threads() {
         for held in holder.held() {
             if held.address == operation.address {
-                tell!(
-                    "held-by {} {:x} {:x}",
-                    holder.path.as_str(),
-                    held.address,
-                    held.pc
-                );
+                tell(Message::HeldBy {
+                    thread: holder.path.as_str(),
+                    object: held.address as u64,
+                    pc: held.pc as u64,
+                });
             }
         }
     }

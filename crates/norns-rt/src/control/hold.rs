@@ -11,6 +11,7 @@ use super::output::tell;
 use super::thread::{Activity, ControlThread};
 use super::{futex, kernel, spin};
 use crate::schedule::{Step, What};
+use crate::wire::report::{self, Message, Side, Unheld};
 
 /// The schedule's own two, and threads that linger.
 pub const MOST_HELD: usize = 12;
@@ -123,6 +124,21 @@ impl HoldState {
             && !(self.atomic && other.atomic)
             && overlap(self.address, self.size, other.address, other.size)
     }
+
+    /// For the report; `thread` is the one that is held.
+    fn side<'a>(&self, thread: &'a ControlThread) -> Side<'a> {
+        Side {
+            thread: thread.path.as_str(),
+            access: if self.write {
+                report::Access::Write
+            } else {
+                report::Access::Read
+            },
+            address: self.address as u64,
+            size: self.size as u32,
+            pc: self.pc as u64,
+        }
+    }
 }
 
 /// An access that is about to happen.
@@ -226,36 +242,40 @@ impl Guard {
                 return;
             }
             if there.over {
-                break "went-on";
+                break Unheld::WentOn;
             }
             if let Some(hold) = self.holds[other]
                 && let Some(thread) = self.thread_of(hold.thread)
             {
                 match thread.activity {
-                    Activity::Ended => break "ended",
-                    Activity::Blocked { timed: false, .. } => break "is-blocked",
-                    Activity::Running if asleep >= ASLEEP_LOOKS => break "is-asleep",
+                    Activity::Ended => break Unheld::HasEnded,
+                    Activity::Blocked { timed: false, .. } => break Unheld::IsBlocked,
+                    Activity::Running if asleep >= ASLEEP_LOOKS => break Unheld::IsAsleep,
                     _ => {}
                 }
                 if self.is_free() && loop_watch.goes_round(thread) {
                     spin::suspect(thread);
-                    break "goes-round";
+                    break Unheld::GoesRound;
                 }
                 // It went another way, or round in a loop that synchronises.
                 if thread.points > hold.points
                     && waited.is_enough(&SEEN_TO_PASS)
                     && loop_watch.goes_on(thread)
                 {
-                    break "went-past";
+                    break Unheld::WentPast;
                 }
             }
             if waited.is_enough(&HELD_FOR) {
-                break "did-not-come";
+                break Unheld::DidNotCome;
             }
             self.sleep(me, Some(ASLEEP_LOOK));
         };
         let name = self.holds[other].map_or("?", |hold| self.name(hold.thread));
-        tell!("unheld {} {name} {why}", me.path.as_str());
+        tell(Message::Unheld {
+            thread: me.path.as_str(),
+            other: name,
+            why,
+        });
         self.held[index].over = true;
         self.held[other].over = true;
         me.activity = Activity::Running;
@@ -334,28 +354,15 @@ impl Guard {
         // SAFETY: blocks of threads are never given back.
         let other = unsafe { &mut *theirs.thread };
         if conflict {
-            let word = |write| if write { 'w' } else { 'r' };
-            tell!(
-                "held {} {} {:x} {} {:x} {} {} {:x} {} {:x}",
-                me.path.as_str(),
-                word(mine.write),
-                mine.address,
-                mine.size,
-                mine.pc,
-                other.path.as_str(),
-                word(theirs.write),
-                theirs.address,
-                theirs.size,
-                theirs.pc
-            );
+            tell(Message::Held(mine.side(me), theirs.side(other)));
             self.seen_both = true;
             super::bug_happened(self, EXIT_HELD);
         } else {
-            tell!(
-                "unheld {} {} elsewhere",
-                me.path.as_str(),
-                other.path.as_str()
-            );
+            tell(Message::Unheld {
+                thread: me.path.as_str(),
+                other: other.path.as_str(),
+                why: Unheld::Elsewhere,
+            });
         }
         // A reader may be a loop that waits for the writer: it goes on first, the writer watches.
         let both_write = mine.write && theirs.write;

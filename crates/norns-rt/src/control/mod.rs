@@ -25,7 +25,6 @@ pub mod threads;
 
 use core::cell::UnsafeCell;
 use core::ffi::c_char;
-use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,8 +32,10 @@ use crate::detect::memory::Arena;
 use crate::detect::{self, Detector};
 use crate::mode::{self, Mode};
 use crate::sys;
+use crate::wire::environment;
+use crate::wire::report::{Message, Stack};
 use monitor::{Monitor, State};
-use output::{Line, Sharing};
+use output::Sharing;
 use thread::ControlThread;
 
 pub static MONITOR: Monitor = Monitor::new();
@@ -63,13 +64,13 @@ pub fn detector() -> Option<&'static Detector> {
 /// Called by the constructor of the library when `mode` is replay, detect or both.
 ///
 /// # Safety
-/// `environment` is an array of C strings that ends with a null pointer; no other thread runs.
-pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
+/// `variables` is an array of C strings that ends with a null pointer; no other thread runs.
+pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
     let replays = mode != Mode::Detect;
     let detects = mode != Mode::Replay;
     // SAFETY: the caller's promise.
-    let variable = |name: &[u8]| unsafe { mode::variable(environment, name) };
-    if let Some(path) = variable(b"NORNS_REPORT") {
+    let variable = |name: &str| unsafe { mode::variable(variables, name) };
+    if let Some(path) = variable(environment::REPORT) {
         output::open(
             path,
             if replays {
@@ -86,19 +87,21 @@ pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
     }
     if replays {
         let mut state = MONITOR.lock();
-        state.stop_at_bug = variable(b"NORNS_STOP").is_some();
-        if let Some(path) = variable(b"NORNS_SCHEDULE") {
+        state.stop_at_bug = variable(environment::STOP).is_some();
+        if let Some(path) = variable(environment::SCHEDULE) {
             let loaded = read_file(path).is_some_and(|text| state.load(text));
             if !loaded {
                 sys::fatal(b"norns: the schedule cannot be read\n");
             }
         }
-        state.priorities = variable(b"NORNS_PRIORITIES").and_then(priorities::Priorities::parse);
+        state.priorities = variable(environment::PRIORITIES)
+            .and_then(|text| environment::Priorities::parse(core::str::from_utf8(text).ok()?))
+            .map(priorities::Priorities::new);
         drop(state);
         access::watch_schedule();
         REPLAYING.store(true, Ordering::Relaxed);
     }
-    output::tell!("norns-replay 1");
+    output::tell(Message::Begin);
     output::tell_maps();
     // SAFETY: the caller is the constructor.
     if unsafe { crate::attach::begin_process() }
@@ -116,7 +119,7 @@ pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
 /// threads: whatever it did before that nothing can race with.
 pub fn forked() {
     if is_replaying() {
-        output::tell!("forked");
+        output::tell(Message::Forked);
         return mode::set(Mode::Off);
     }
     DETECTING.store(false, Ordering::Relaxed);
@@ -137,7 +140,9 @@ fn detect_again(me: &mut ControlThread) {
     // SAFETY: no other thread runs; the detector of the parent is not used any more.
     unsafe { (*DETECTOR.0.get()).write(detector) };
     DETECTING.store(true, Ordering::Relaxed);
-    output::tell!("child {}", sys::getpid());
+    output::tell(Message::Child {
+        process: sys::getpid() as u32,
+    });
     // SAFETY: the block of the running thread.
     if let Some(runtime) = unsafe { me.runtime.as_mut() } {
         threads::let_hooks_decide(runtime);
@@ -235,18 +240,22 @@ pub fn new_thread() -> *mut ControlThread {
     thread
 }
 
-/// Writes the program counters of the functions that the thread is in, innermost first.
-pub fn write_stack(line: &mut Line, thread: &ControlThread) {
+/// Hands the program counters of the functions that the thread is in, innermost first, to `act`.
+pub fn with_stack(thread: &ControlThread, act: impl FnOnce(Stack)) {
     const MOST: usize = 64;
+    let mut addresses = [0; MOST];
+    let mut length = 0;
     // SAFETY: the block of the runtime's thread lives as long as the thread, which either is this
     // one or sleeps in the monitor, whose lock is held.
-    let Some(runtime) = (unsafe { thread.runtime.as_ref() }) else {
-        return;
-    };
-    let depth = runtime.stack.depth.min(crate::thread::MAX_DEPTH);
-    for frame in runtime.stack.frames[..depth].iter().rev().take(MOST) {
-        let _ = write!(line, " {:x}", frame.pc);
+    if let Some(runtime) = unsafe { thread.runtime.as_ref() } {
+        let depth = runtime.stack.depth.min(crate::thread::MAX_DEPTH);
+        let frames = runtime.stack.frames[..depth].iter().rev();
+        for (address, frame) in addresses.iter_mut().zip(frames) {
+            *address = frame.pc as u64;
+            length += 1;
+        }
     }
+    act(Stack::new(&addresses[..length]));
 }
 
 /// A bug is there to see. A debugger stops here; otherwise a deadlock ends the program.

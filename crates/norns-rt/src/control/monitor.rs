@@ -26,6 +26,7 @@ use super::thread::{Activity, ControlThread, Operation};
 use crate::schedule::{Hold, Record, Step, What};
 use crate::sys;
 use crate::wire::Code;
+use crate::wire::report::{self, Diverged, Expected, Message, Why};
 
 const MOST_THREADS: usize = 1 << 15;
 const MOST_SCHEDULED: usize = 1 << 12;
@@ -326,7 +327,9 @@ impl State {
         }
         self.cursor += 1;
         if self.cursor == self.step_count {
-            tell!("followed {}", self.step_count);
+            tell(Message::Followed {
+                steps: self.step_count as u64,
+            });
             self.wake_all();
         } else {
             self.wake_head();
@@ -396,30 +399,32 @@ impl State {
     }
 
     /// Ends the replay: the program cannot follow the schedule.
-    fn diverged(&self, thread: &ControlThread, operation: Option<Operation>, why: &str) -> ! {
+    fn diverged(&self, thread: &ControlThread, operation: Option<Operation>, why: Why) -> ! {
         self.diverged_in(thread.path.as_str(), operation, why)
     }
 
-    fn diverged_in(&self, path: &str, operation: Option<Operation>, why: &str) -> ! {
-        let (code, address, pc) = operation.map_or((0, 0, 0), |operation| {
-            (operation.code as u8, operation.address, operation.pc)
-        });
-        let atomic = operation.map_or(0, |operation| operation.atomic);
-        match self.head() {
-            Some(step) => tell!(
-                "diverged {path} {code} {atomic} {address:x} {pc:x} step {} {} event {} {why}",
-                self.cursor,
-                self.name(step.thread),
-                step.event
-            ),
-            None => tell!("diverged {path} {code} {atomic} {address:x} {pc:x} end - event 0 {why}"),
-        }
+    fn diverged_in(&self, path: &str, operation: Option<Operation>, why: Why) -> ! {
+        tell(Message::Diverged(Diverged {
+            thread: path,
+            operation: operation.map(|operation| report::Operation {
+                code: operation.code,
+                atomic: operation.atomic,
+                address: operation.address as u64,
+                pc: operation.pc as u64,
+            }),
+            expected: self.head().map(|step| Expected {
+                step: self.cursor as u64,
+                thread: self.name(step.thread),
+                event: step.event,
+            }),
+            why,
+        }));
         super::end_process(EXIT_DIVERGED)
     }
 
     /// The schedule lets an operation succeed that cannot.
     pub fn cannot_succeed(&self, thread: &ControlThread, operation: Operation) -> ! {
-        self.diverged(thread, Some(operation), "it cannot succeed now")
+        self.diverged(thread, Some(operation), Why::CannotSucceed)
     }
 
     fn matches(step: &Step, operation: &Operation) -> bool {
@@ -472,9 +477,9 @@ impl State {
         let Some(step) = self.head() else { return };
         if let Some(thread) = self.thread_of(step.thread) {
             match thread.activity {
-                Activity::Ended => self.diverged(thread, None, "the thread has ended already"),
+                Activity::Ended => self.diverged(thread, None, Why::HasEnded),
                 Activity::Blocked { operation, .. } => {
-                    self.diverged(thread, Some(operation), "the thread is blocked")
+                    self.diverged(thread, Some(operation), Why::IsBlocked)
                 }
                 _ => {}
             }
@@ -487,11 +492,11 @@ impl State {
         let thread = self.head().and_then(|step| self.thread_of(step.thread));
         match thread {
             Some(thread) if matches!(thread.activity, Activity::Running) => {
-                self.diverged(thread, None, "the thread sleeps")
+                self.diverged(thread, None, Why::Sleeps)
             }
             _ => {
                 let name = self.head().map_or("?", |step| self.name(step.thread));
-                self.diverged_in(name, None, "the thread is not created")
+                self.diverged_in(name, None, Why::NotCreated)
             }
         }
     }
@@ -570,7 +575,10 @@ impl Guard {
             if Some(step.thread) == me.scheduled {
                 if matches!(step.what, What::Access { .. }) {
                     // The thread went past this access by another way.
-                    tell!("skipped {} event {}", me.path.as_str(), step.event);
+                    tell(Message::Skipped {
+                        thread: me.path.as_str(),
+                        event: step.event,
+                    });
                     self.complete();
                     continue;
                 }
@@ -579,7 +587,7 @@ impl Guard {
                         me.activity = Activity::Running;
                         return Turn::Cancelled;
                     }
-                    self.diverged(me, Some(operation), "another operation was expected");
+                    self.diverged(me, Some(operation), Why::AnotherOperation);
                 }
                 break if State::fails(step) {
                     Turn::Fails
@@ -707,7 +715,7 @@ impl Guard {
             if !self.is_free() {
                 let Some(step) = self.head() else { return };
                 if Some(step.thread) == me.scheduled {
-                    self.diverged(me, None, "the program ends");
+                    self.diverged(me, None, Why::ProgramEnds);
                 }
                 me.activity = Activity::Waits;
                 self.wait_for_head(me);
@@ -766,7 +774,7 @@ impl Guard {
                 address,
                 pc,
             };
-            self.diverged(me, Some(operation), "the exchange went the other way");
+            self.diverged(me, Some(operation), Why::OtherExchange);
         }
         self.complete();
     }

@@ -1,12 +1,13 @@
 //! What the runtime tells the process that started it: lines of a file, each written at once.
 //!
-//! The file is named by `NORNS_REPORT`. Without it the lines go nowhere, except what must not be
-//! lost (races in detect mode), which go to standard error.
+//! The messages and their form are those of `wire::report`. The file is named by `NORNS_REPORT`;
+//! without it the messages go nowhere.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use crate::sys;
+use crate::wire::report::Message;
 
 static FILE: AtomicI32 = AtomicI32::new(-1);
 
@@ -64,8 +65,8 @@ pub fn tell_maps() {
     if file < 0 {
         return;
     }
-    let mut line = Line::new();
-    let _ = line.write_str("map ");
+    let mut map = [0u8; 4096];
+    let mut length = 0;
     let mut buffer = [0u8; 1024];
     loop {
         let got = sys::read(file, &mut buffer);
@@ -73,13 +74,13 @@ pub fn tell_maps() {
             break;
         }
         for byte in &buffer[..got as usize] {
-            if *byte != b'\n' {
-                let _ = line.write_char(char::from(*byte));
-                continue;
+            if *byte == b'\n' {
+                tell(Message::Map(&map[..length]));
+                length = 0;
+            } else if length < map.len() {
+                map[length] = *byte;
+                length += 1;
             }
-            line.send();
-            line = Line::new();
-            let _ = line.write_str("map ");
         }
     }
     sys::close(file);
@@ -121,12 +122,11 @@ impl Write for Line {
     }
 }
 
-/// Writes one line of the report.
-macro_rules! tell {
-    ($($argument:tt)*) => {{
-        let mut line = $crate::control::output::Line::new();
-        let _ = core::fmt::Write::write_fmt(&mut line, format_args!($($argument)*));
-        line.send();
-    }};
+/// Writes one message of the report. Not inlined: the line needs a page of stack.
+#[cold]
+#[inline(never)]
+pub fn tell(message: Message) {
+    let mut line = Line::new();
+    let _ = message.encode(&mut line);
+    line.send();
 }
-pub(crate) use tell;

@@ -10,6 +10,7 @@
 use super::futex;
 use super::monitor::Guard;
 use super::thread::{Activity, ControlThread};
+use crate::wire::environment;
 
 const CHANGES: usize = 3;
 const WAITS_FOR: i64 = 30_000_000;
@@ -26,10 +27,7 @@ pub struct Priorities {
 }
 
 impl Priorities {
-    /// From `SEED POINTS` in decimal, POINTS being about how many there will be.
-    pub fn parse(text: &[u8]) -> Option<Self> {
-        let mut numbers = text.split(|byte| *byte == b' ').map(number);
-        let (seed, points) = (numbers.next()??, numbers.next()??);
+    pub fn new(environment::Priorities { seed, points }: environment::Priorities) -> Self {
         let mut priorities = Self {
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             changes: [0; CHANGES],
@@ -40,7 +38,7 @@ impl Priorities {
         for at in 0..CHANGES {
             priorities.changes[at] = 1 + priorities.draw() % points.max(1);
         }
-        Some(priorities)
+        priorities
     }
 
     /// Xorshift (Marsaglia 2003) with a multiplication.
@@ -65,10 +63,6 @@ impl Priorities {
         }
         priority
     }
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    core::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 impl Guard {

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use super::monitor::overlap;
 use super::output::tell;
 use super::thread::ControlThread;
+use crate::wire::report::Message;
 
 const PLACES: usize = 128;
 const PROBES: usize = 8;
@@ -150,12 +151,12 @@ impl ControlThread {
             _ => repeated.saturating_sub(spin.repeated_at_write.load(Relaxed)) <= LATE_READS,
         };
         if because {
-            tell!(
-                "spin {} {:x} {:x} {repeated} waits-for ?",
-                self.path.as_str(),
-                spin.address.load(Relaxed),
-                spin.pc.load(Relaxed)
-            );
+            tell(Message::Spin {
+                thread: self.path.as_str(),
+                address: spin.address.load(Relaxed) as u64,
+                pc: spin.pc.load(Relaxed) as u64,
+                reads: u64::from(repeated),
+            });
         }
         spin.suspicion.store(suspicion::NONE, Relaxed);
         SUSPECT.store(core::ptr::null_mut(), Relaxed);

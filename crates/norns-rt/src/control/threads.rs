@@ -2,10 +2,8 @@
 //! process.
 
 use core::ffi::{c_int, c_void};
-use core::fmt::Write;
 
 use super::monitor::{State, Turn};
-use super::output::Line;
 use super::thread::{Activity, ControlThread, Operation, Path};
 use super::{Inside, MONITOR, detector, enter, is_replaying, new_thread};
 use crate::detect::Name;
@@ -282,10 +280,10 @@ pub fn process_ends() {
     MONITOR.lock().wait_for_the_end(inside.me);
 }
 
-pub fn write_path(line: &mut Line, number: u32) {
+/// The name of a thread; `?` if there is none with this number.
+pub fn path_of(number: u32) -> &'static str {
     // The monitor's lock may be held by this very thread: entries are only ever added.
-    let path = MONITOR
+    MONITOR
         .thread_numbered(number)
-        .map_or("?", |thread| thread.path.as_str());
-    let _ = line.write_str(path);
+        .map_or("?", |thread| thread.path.as_str())
 }

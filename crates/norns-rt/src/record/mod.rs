@@ -21,7 +21,7 @@ use crate::control::serial;
 use crate::mode::{self, Mode};
 use crate::operation::Operation;
 use crate::thread::{self, Thread};
-use crate::wire::Code;
+use crate::wire::{Code, environment};
 use crate::{attach, sys, tls};
 
 /// The first thread was created: from now on events are logged.
@@ -32,10 +32,10 @@ static INSTRUMENTED: AtomicBool = AtomicBool::new(false);
 /// Switches recording on, if there is somewhere to write to.
 ///
 /// # Safety
-/// Only from the constructor, with its `environment`.
-pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
+/// Only from the constructor, with its variables of the environment.
+pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
     // SAFETY: the caller's word.
-    let Some(path) = (unsafe { mode::variable(environment, b"NORNS_TRACE") }) else {
+    let Some(path) = (unsafe { mode::variable(variables, environment::TRACE) }) else {
         return;
     };
     // SAFETY: the caller's word.
@@ -55,7 +55,7 @@ pub unsafe fn begin(environment: *const *const c_char, mode: Mode) {
         return;
     }
     // SAFETY: the caller's word.
-    let seed = unsafe { mode::variable(environment, b"NORNS_SEED") };
+    let seed = unsafe { mode::variable(variables, environment::SEED) };
     if mode == Mode::RecordValues {
         if let Some(main) = thread::current() {
             serial::begin(seed.and_then(noise::number).unwrap_or(0), main);

@@ -15,7 +15,7 @@ use crate::item::{AccessValue, Info, Item, ORDERS};
 use crate::operation::Operands;
 use crate::symbolise::Symboliser;
 use crate::trace::{Custom, Object, ObjectKind, Place, Thread};
-use crate::wire::{Code, ended, lost, object};
+use norns_wire::{Code, ended, lost, object};
 
 /// Where threads got their names from.
 pub struct Names<'a> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use crate::raw_file::{RawFile, Stored, Stream};
-use crate::wire::{Code, Decoder, Record, Sites};
+use norns_wire::{Code, Decoder, Record, Sites};
 
 /// A record that owns its bytes.
 #[derive(Clone, Debug)]

@@ -30,9 +30,9 @@ use crate::item::{AccessValue, Item, info};
 use crate::raw_file::{RawFile, Stream};
 use crate::reader::tail_path;
 use crate::symbolise::Symboliser;
-use crate::wire::{Code, Decoder, Sites};
 use convert::{Convert, Names, info_item};
 use cursor::{Cursor, Owned};
+use norns_wire::{Code, Decoder, Sites};
 
 /// The items of a raw recording, one at a time.
 pub struct RawItems {

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use norns_trace::container::{self, FileState, file_header};
 use norns_trace::item::items;
 use norns_trace::text::Parser;
-use norns_trace::wire::{self, CHUNK_HEADER, ChunkHeader, ChunkKind};
 use norns_trace::{Item, Reader, encoding, std_format};
+use norns_wire::{self as wire, CHUNK_HEADER, ChunkHeader, ChunkKind};
 
 use crate::allocation::peak;
 use crate::random::{self, Random};

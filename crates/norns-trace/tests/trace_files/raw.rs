@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use norns_trace::wire::{
-    self, ChunkHeader, ChunkKind, Code, MAX_EVENT, Sites, ended, object, put_varint, tail,
-};
 use norns_trace::{Info, Op, Trace, Warning, create_raw, finish, info, read, read_recording};
+use norns_wire::{
+    self as wire, ChunkHeader, ChunkKind, Code, MAX_EVENT, Sites, ended, object, put_varint, tail,
+};
 
 use crate::random::Random;
 use crate::round_trip::print;

@@ -1,13 +1,13 @@
 //! From a witness to what is kept of it; from a report of the runtime to a finding.
 
 use norns_model::{Bug, Witness};
-use norns_replay::report::{Access, Deadlock, Race, Side, Waits};
+use norns_replay::report::{Access, Deadlock, Race, Shape, Side, Waits};
 use norns_replay::schedule::{Accesses, Way};
 use norns_report::describe::is_of_the_system;
 use norns_report::{AccessKind, Finding, Findings, Kind, Place, Predicted, Status, Steps};
 use norns_trace::symbolise::Symboliser;
-use norns_trace::wire::Code;
 use norns_trace::{EventIndex, Trace};
+use norns_wire::Code;
 use serde::{Deserialize, Serialize};
 
 use super::confirm::Tried;
@@ -119,7 +119,7 @@ fn causes(deadlock: &Deadlock) -> Vec<&Waits> {
         }
         false
     };
-    let is_join = |waits: &Waits| Code::from_byte(waits.code) == Some(Code::Join);
+    let is_join = |waits: &Waits| waits.code == Code::Join;
     let all = deadlock.waits.iter();
     let causes: Vec<&Waits> = { all }
         .filter(|waits| !is_join(waits) || waits_for_itself(waits))
@@ -134,20 +134,20 @@ fn causes(deadlock: &Deadlock) -> Vec<&Waits> {
 /// A deadlock that the runtime saw, with the places that it told.
 pub fn deadlock(deadlock: &Deadlock, symbols: &mut Symboliser) -> Finding {
     let places = causes(deadlock).into_iter().map(|waits| {
-        let access = match Code::from_byte(waits.code) {
-            Some(Code::ReadLock) => AccessKind::ReadLock,
-            Some(Code::Wait) => AccessKind::Wait,
-            Some(Code::SemWait) => AccessKind::SemWait,
-            Some(Code::BarrierExit | Code::BarrierEnter) => AccessKind::Barrier,
-            Some(Code::Join) => AccessKind::Join,
-            Some(Code::OnceBegin | Code::OncePass) => AccessKind::Once,
+        let access = match waits.code {
+            Code::ReadLock => AccessKind::ReadLock,
+            Code::Wait => AccessKind::Wait,
+            Code::SemWait => AccessKind::SemWait,
+            Code::BarrierExit | Code::BarrierEnter => AccessKind::Barrier,
+            Code::Join => AccessKind::Join,
+            Code::OnceBegin | Code::OncePass => AccessKind::Once,
             _ => AccessKind::Lock,
         };
         place_at(symbols, waits.pc, &waits.thread, access)
     });
-    let kind = match deadlock.is_cycle {
-        true => Kind::Deadlock,
-        false => Kind::Stuck,
+    let kind = match deadlock.shape {
+        Shape::Cycle => Kind::Deadlock,
+        Shape::Stuck => Kind::Stuck,
     };
     seen(kind, places.collect())
 }

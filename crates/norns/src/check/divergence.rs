@@ -3,15 +3,15 @@
 //! Operations and places are named as every view names them. What the recording did not come to,
 //! an object or a place, is named from the symbols of the run that came to it.
 
-use norns_replay::report::{Diverged, Report, Why};
+use norns_replay::report::{Diverged, Operation, Report, Why};
 use norns_replay::{Ended, Left};
 use norns_report::describe::{
     base_name, describe, is_of_the_system, memory_name, operation_words, place_name,
 };
 use norns_trace::operation::Operands;
 use norns_trace::symbolise::Symboliser;
-use norns_trace::wire::Code;
 use norns_trace::{Access, AtomicKind, EventIndex, MemoryOrder, ObjectId, Op, Trace};
+use norns_wire::Code;
 
 /// Why a run did not follow its schedule.
 pub fn of_run(trace: &Trace, report: &Report, ended: &Ended) -> String {
@@ -81,7 +81,9 @@ impl<'a> Divergence<'a> {
     }
 
     fn expected(&self) -> String {
-        let event = EventIndex(self.diverged.expected_event);
+        let Some(event) = self.diverged.expected_event else {
+            return "nothing more".into();
+        };
         if event.index() >= self.trace.events.len() {
             return "nothing more".into();
         }
@@ -94,25 +96,22 @@ impl<'a> Divergence<'a> {
     }
 
     fn operation(&self) -> String {
-        let Diverged {
-            code,
-            atomic,
-            address,
-            ..
-        } = *self.diverged;
-        let op = match Code::from_byte(code) {
+        let Some(operation) = self.diverged.operation else {
+            return "no operation".into();
+        };
+        let address = operation.address;
+        let op = match operation.code {
             // What numbers the other thread is the runtime's own.
-            Some(Code::Fork) => return "the creation of a thread".into(),
-            Some(Code::Join) => return "a join".into(),
-            Some(Code::Custom) => return "an event of its own".into(),
-            Some(Code::Atomic) => Some(Op::Atomic {
+            Code::Fork => return "the creation of a thread".into(),
+            Code::Join => return "a join".into(),
+            Code::Custom => return "an event of its own".into(),
+            Code::Atomic => Some(Op::Atomic {
                 address,
                 size: 1,
-                kind: AtomicKind::from_number(atomic),
+                kind: AtomicKind::from_number(operation.atomic),
                 order: MemoryOrder::SeqCst,
             }),
-            Some(code) => self.recorded(code),
-            None => None,
+            _ => self.recorded(operation),
         };
         match op {
             Some(op) => format!("`{}`", operation_words(self.trace, op)),
@@ -122,15 +121,18 @@ impl<'a> Divergence<'a> {
 
     /// The same operation in the recording: at this place, or else of this object, since what is
     /// on a stack or on the heap may have lain elsewhere.
-    fn recorded(&self, code: Code) -> Option<Op> {
+    fn recorded(&self, operation: Operation) -> Option<Op> {
+        let Operation {
+            code, address, pc, ..
+        } = operation;
         let is_it = |op: &Op| op.object().is_some() && op.kind().code == code;
         let events = self.trace.events.iter();
         let mut here = events
-            .filter(|event| self.trace.place(event.place).pc == self.diverged.pc)
+            .filter(|event| self.trace.place(event.place).pc == pc)
             .map(|event| event.op);
         here.find(is_it).or_else(|| {
             let mut objects = self.trace.objects.iter();
-            let object = objects.rposition(|object| object.address == self.diverged.address)?;
+            let object = objects.rposition(|object| object.address == address)?;
             Op::with_code(code, Operands::Object(ObjectId::from_index(object)))
         })
     }
@@ -146,10 +148,9 @@ impl<'a> Divergence<'a> {
 
     /// Where the thread is: as the trace shows the place, if it has it.
     fn place(&self) -> String {
-        let pc = self.diverged.pc;
-        if pc == 0 {
+        let Some(Operation { pc, .. }) = self.diverged.operation else {
             return String::new();
-        }
+        };
         let mut events = self.trace.events.iter();
         if let Some(index) = events.position(|event| self.trace.place(event.place).pc == pc) {
             return place_name(self.trace, EventIndex::from_index(index));

@@ -7,8 +7,8 @@ use norns_replay::report::{Deadlock, Waits};
 use norns_report::{Finding, Sketch, Sources, sketch_of_hang};
 use norns_trace::symbolise::Symboliser;
 use norns_trace::trace::Place;
-use norns_trace::wire::Code;
 use norns_trace::{Event, ObjectId, Op, PlaceId, ThreadId, Trace};
+use norns_wire::Code;
 
 /// `None` when an object or thread of the hang is not in the trace.
 pub fn sketch(
@@ -54,7 +54,7 @@ fn operation(trace: &Trace, waits: &Waits) -> Option<Op> {
         let index = objects.rposition(|object| object.address == waits.object);
         index.map(ObjectId::from_index)
     };
-    match Code::from_byte(waits.code)? {
+    match waits.code {
         // The object is the number of the thread.
         Code::Join => {
             let holder = waits.held_by.first().map(|(name, _)| name.as_str());

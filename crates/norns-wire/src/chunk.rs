@@ -1,0 +1,118 @@
+//! Chunks: a piece of one thread's stream in the file, with its header and checksum.
+
+use crate::code::bytes;
+
+/// Before the payload of every chunk that the runtime appends to the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    pub kind: ChunkKind,
+    /// Which of the recorded processes, from 0: a program that forks or is replaced by `exec`
+    /// gives several.
+    pub process: u32,
+    /// The number of the thread in its process, from 0 (the main thread); in order of creation.
+    pub thread: u32,
+    /// This is the n-th chunk of its kind, process and thread, from 0.
+    pub index: u32,
+    /// Of the payload.
+    pub length: u32,
+    /// The last sequence number of the thread before this chunk.
+    pub first_sequence: u64,
+    /// `checksum` of the payload.
+    pub checksum: u64,
+}
+
+bytes! {
+    /// What the payload of a chunk is.
+    pub enum ChunkKind {
+        /// Events of one thread (`stream`).
+        Events = 0,
+        /// The text of `/proc/self/maps`.
+        Maps = 1,
+        /// Lines `name value`: what the runtime counted. Thread and index are 0; a later chunk
+        /// replaces an earlier one.
+        Statistics = 2,
+    }
+}
+
+/// `NRNc` in the file.
+pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"NRNc");
+pub const CHUNK_HEADER: usize = 48;
+
+impl ChunkHeader {
+    pub fn encode(&self) -> [u8; CHUNK_HEADER] {
+        let mut out = [0; CHUNK_HEADER];
+        out[..4].copy_from_slice(&CHUNK_MAGIC.to_le_bytes());
+        out[4] = self.kind as u8;
+        out[8..12].copy_from_slice(&self.process.to_le_bytes());
+        out[12..16].copy_from_slice(&self.thread.to_le_bytes());
+        out[16..20].copy_from_slice(&self.index.to_le_bytes());
+        out[20..24].copy_from_slice(&self.length.to_le_bytes());
+        out[24..32].copy_from_slice(&self.first_sequence.to_le_bytes());
+        out[32..40].copy_from_slice(&self.checksum.to_le_bytes());
+        let header = checksum(&out[..40]);
+        out[40..].copy_from_slice(&header.to_le_bytes());
+        out
+    }
+
+    /// `None` when this is not the header of a chunk: wrong magic, checksum or kind.
+    pub fn decode(bytes: &[u8; CHUNK_HEADER]) -> Option<ChunkHeader> {
+        let word = |at: usize| {
+            bytes
+                .get(at..at + 4)?
+                .try_into()
+                .ok()
+                .map(u32::from_le_bytes)
+        };
+        let long = |at: usize| {
+            bytes
+                .get(at..at + 8)?
+                .try_into()
+                .ok()
+                .map(u64::from_le_bytes)
+        };
+        if word(0)? != CHUNK_MAGIC || long(40)? != checksum(&bytes[..40]) {
+            return None;
+        }
+        let kind = ChunkKind::from_byte(bytes[4])?;
+        Some(ChunkHeader {
+            kind,
+            process: word(8)?,
+            thread: word(12)?,
+            index: word(16)?,
+            length: word(20)?,
+            first_sequence: long(24)?,
+            checksum: long(32)?,
+        })
+    }
+}
+
+/// The checksum of chunks: four lanes of multiply and rotate, so that it costs less than the
+/// `write` does. Finds accidents, not malice.
+pub fn checksum(bytes: &[u8]) -> u64 {
+    const K: u64 = 0x9FB2_1C65_1E98_DF25;
+    let mut lanes = [
+        0x243F_6A88_85A3_08D3u64,
+        0x1319_8A2E_0370_7344,
+        0xA409_3822_299F_31D0,
+        0x082E_FA98_EC4E_6C89,
+    ];
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    for block in blocks {
+        let (words, _) = block.as_chunks::<8>();
+        for (lane, word) in lanes.iter_mut().zip(words) {
+            *lane = (*lane ^ u64::from_le_bytes(*word))
+                .wrapping_mul(K)
+                .rotate_left(29);
+        }
+    }
+    for (index, byte) in rest.iter().enumerate() {
+        let lane = &mut lanes[index % 4];
+        *lane = (*lane ^ u64::from(*byte)).wrapping_mul(K).rotate_left(29);
+    }
+    let mut sum = bytes.len() as u64;
+    for lane in lanes {
+        sum = (sum ^ lane).wrapping_mul(K);
+        sum ^= sum >> 32;
+    }
+    sum
+}

@@ -1,0 +1,29 @@
+//! What the runtime in the program and the tool outside of it say to each other.
+//!
+//! | message | direction | module |
+//! | --- | --- | --- |
+//! | which mode to run in, and with which files | tool to runtime | `environment` |
+//! | the schedule that a replay enforces | tool to runtime | `schedule` |
+//! | the events of a recording | runtime to tool | `code`, `stream`, `chunk`, `tail` |
+//! | what happened in a replay or under the detector | runtime to tool | `report` |
+//!
+//! Every message has its writer and its reader in one file and a version that the reader checks.
+//! The runtime is a shared object without allocator that must not panic, so nothing here allocates;
+//! readers borrow from the text or the bytes that they are given.
+#![no_std]
+#![forbid(unsafe_code)]
+// The runtime interposes `memset` and `memcpy`; loops in this crate must not become calls of them.
+#![no_builtins]
+
+mod chunk;
+mod code;
+pub mod environment;
+mod fields;
+pub mod report;
+pub mod schedule;
+mod stream;
+pub mod tail;
+
+pub use chunk::{CHUNK_HEADER, CHUNK_MAGIC, ChunkHeader, ChunkKind, checksum};
+pub use code::{Code, atomic_detail, ended, lost, object};
+pub use stream::{Decoder, MAX_EVENT, Malformed, Record, SLOTS, Sites, put_varint};
