@@ -11,7 +11,8 @@
 
 use std::collections::BTreeSet;
 
-use norns_trace::{EventIndex, Op, ThreadId};
+use norns_trace::effect::{OnBarrier, OnCondition, OnLock, OnOnce, OnSemaphore};
+use norns_trace::{Effect, EventIndex, Op, ThreadId};
 
 use crate::model::Model;
 use crate::state::{OnceState, State};
@@ -165,7 +166,7 @@ impl Model<'_> {
 
     fn acquires_lock(&self, state: &State, thread: ThreadId) -> bool {
         let next = self.next(state, thread);
-        next.is_some_and(|event| matches!(self.op(event), Op::Lock(_) | Op::ReadLock(_)))
+        next.is_some_and(|event| self.op(event).acquires().is_some())
     }
 
     fn largest_closed_set(&self, state: &State) -> Vec<(ThreadId, Unblocking)> {
@@ -204,30 +205,44 @@ impl Model<'_> {
                 })
                 .collect()
         };
-        match self.op(event) {
-            Op::Lock(_) | Op::ReadLock(_) => {
-                let holders = self.holders_against(state, event);
-                if holders.iter().any(|&holder| self.has_ended(state, holder)) {
-                    Unblocking::Nothing
-                } else {
-                    Unblocking::AnyOf(holders)
+        let never = Unblocking::AnyOf(Vec::new());
+        match self.op(event).effect() {
+            Effect::Lock(_, act) => match act {
+                OnLock::Acquire(_) => {
+                    let holders = self.holders_against(state, event);
+                    if holders.iter().any(|&holder| self.has_ended(state, holder)) {
+                        Unblocking::Nothing
+                    } else {
+                        Unblocking::AnyOf(holders)
+                    }
                 }
-            }
-            Op::SemWait(semaphore) => {
-                Unblocking::AllOf(with_future(&|op| op == Op::SemPost(semaphore)))
-            }
-            Op::Wait(condition) => Unblocking::AllOf(with_future(&|op| {
-                op == Op::Signal(condition) || op == Op::Broadcast(condition)
-            })),
-            Op::BarrierExit(barrier) => Unblocking::Fewer {
-                than: self.number[barrier.index()] as usize - state.arrived(barrier).len(),
-                of: with_future(&|op| op == Op::BarrierEnter(barrier)),
+                OnLock::FailedAcquire(_) | OnLock::Release => never,
             },
-            Op::OncePass(once) => match state.once(once) {
-                OnceState::RunBy(runner) => Unblocking::AnyOf(vec![runner]),
-                _ => Unblocking::AnyOf(Vec::new()),
+            Effect::Semaphore(semaphore, act) => match act {
+                OnSemaphore::Wait => {
+                    Unblocking::AllOf(with_future(&|op| op == Op::SemPost(semaphore)))
+                }
+                OnSemaphore::Init(_) | OnSemaphore::FailedWait | OnSemaphore::Post => never,
             },
-            _ => Unblocking::AnyOf(Vec::new()),
+            Effect::Condition(condition, act) => match act {
+                OnCondition::Wait => Unblocking::AllOf(with_future(&|op| {
+                    op == Op::Signal(condition) || op == Op::Broadcast(condition)
+                })),
+                OnCondition::TimedOut | OnCondition::Signal | OnCondition::Broadcast => never,
+            },
+            Effect::Barrier(barrier, act) => match act {
+                OnBarrier::Exit => Unblocking::Fewer {
+                    than: self.number[barrier.index()] as usize - state.arrived(barrier).len(),
+                    of: with_future(&|op| op == Op::BarrierEnter(barrier)),
+                },
+                OnBarrier::Init(_) | OnBarrier::Enter => never,
+            },
+            Effect::Once(once, act) => match (act, state.once(once)) {
+                (OnOnce::Pass, OnceState::RunBy(runner)) => Unblocking::AnyOf(vec![runner]),
+                (OnOnce::Pass | OnOnce::Begin | OnOnce::End, _) => never,
+            },
+            // A join that needs the end of a thread was answered above.
+            Effect::Thread(_) | Effect::Memory(_) | Effect::Local => never,
         }
     }
 }

@@ -7,7 +7,8 @@
 //! explains as many waits as any matching does. A wait that stays without a waker woke
 //! spuriously, or its waker is not in the trace.
 
-use norns_trace::{EventIndex, ObjectId, Op, Trace};
+use norns_trace::effect::OnCondition;
+use norns_trace::{Effect, EventIndex, ObjectId, Op, Trace};
 use rustc_hash::FxHashMap;
 
 /// A wait and what woke it.
@@ -30,19 +31,22 @@ pub fn wakeups(trace: &Trace) -> Vec<Wakeup> {
         if let Some(&(condition, wait)) = waits.get(&here) {
             queues.entry(condition).or_default().push(wait);
         }
-        match event.op {
-            Op::Signal(condition) => {
+        let Effect::Condition(condition, act) = event.op.effect() else {
+            continue;
+        };
+        match act {
+            OnCondition::Signal => {
                 let queue = queues.entry(condition).or_default();
                 if let Some(first) = (0..queue.len()).min_by_key(|&k| queue[k]) {
                     wakers.insert(queue.swap_remove(first), here);
                 }
             }
-            Op::Broadcast(condition) => {
+            OnCondition::Broadcast => {
                 for wait in queues.entry(condition).or_default().drain(..) {
                     wakers.insert(wait, here);
                 }
             }
-            Op::Wait(condition) => {
+            OnCondition::Wait => {
                 queues
                     .entry(condition)
                     .or_default()
@@ -52,7 +56,7 @@ pub fn wakeups(trace: &Trace) -> Vec<Wakeup> {
                     waker: wakers.get(&here).copied(),
                 });
             }
-            _ => {}
+            OnCondition::TimedOut => {}
         }
     }
     found

@@ -13,7 +13,8 @@
 //!   initialisation is not in the trace, the smallest that the trace allows is taken;
 //! - which waits on conditions woke without a signal.
 
-use norns_trace::{EventIndex, ObjectId, ObjectKind, Op, ThreadId, Trace};
+use norns_trace::effect::{OnBarrier, OnSemaphore, OnThread};
+use norns_trace::{Effect, EventIndex, ObjectId, ObjectKind, Op, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::Meaning;
@@ -159,19 +160,21 @@ impl<'t> Model<'t> {
         let mut forked = vec![false; self.threads.len()];
         for (i, event) in self.trace.events.iter().enumerate() {
             let here = EventIndex::from_index(i);
-            match event.op {
-                Op::Fork(child) if !forked[child.index()] => {
-                    forked[child.index()] = true;
-                    after.extend(
-                        self.threads[child.index()]
-                            .first()
-                            .map(|&first| (first, here)),
-                    );
+            let Effect::Thread(act) = event.op.effect() else {
+                continue;
+            };
+            match act {
+                OnThread::Fork(child) => {
+                    if !std::mem::replace(&mut forked[child.index()], true) {
+                        let first = self.threads[child.index()].first();
+                        after.extend(first.map(|&first| (first, here)));
+                    }
                 }
-                Op::Join(child) => {
+                OnThread::Join(child) => {
                     after.extend(self.threads[child.index()].last().map(|&last| (here, last)));
                 }
-                _ => {}
+                OnThread::Start | OnThread::End | OnThread::FailedJoin(_) | OnThread::Detach(_) => {
+                }
             }
         }
         after.sort_unstable();
@@ -205,16 +208,30 @@ fn numbers(trace: &Trace) -> Vec<i64> {
     let mut level = vec![0i64; trace.objects.len()];
     let mut extreme = vec![0i64; trace.objects.len()];
     for event in &trace.events {
-        match event.op {
-            Op::BarrierInit { barrier, count } => number[barrier.index()] = Some(i64::from(count)),
-            Op::SemInit { sem, value } => number[sem.index()] = Some(i64::from(value)),
-            Op::BarrierEnter(o) | Op::SemWait(o) => {
-                level[o.index()] += 1;
-                extreme[o.index()] = extreme[o.index()].max(level[o.index()]);
+        let (object, raises) = match event.op.effect() {
+            Effect::Barrier(o, OnBarrier::Init(first))
+            | Effect::Semaphore(o, OnSemaphore::Init(first)) => {
+                number[o.index()] = Some(i64::from(first));
+                continue;
             }
-            Op::BarrierExit(o) | Op::SemPost(o) => level[o.index()] -= 1,
-            _ => {}
-        }
+            Effect::Barrier(o, OnBarrier::Enter) | Effect::Semaphore(o, OnSemaphore::Wait) => {
+                (o, true)
+            }
+            Effect::Barrier(o, OnBarrier::Exit) | Effect::Semaphore(o, OnSemaphore::Post) => {
+                (o, false)
+            }
+            Effect::Semaphore(_, OnSemaphore::FailedWait)
+            | Effect::Thread(_)
+            | Effect::Lock(..)
+            | Effect::Once(..)
+            | Effect::Condition(..)
+            | Effect::Memory(_)
+            | Effect::Local => continue,
+        };
+        let level = &mut level[object.index()];
+        *level += if raises { 1 } else { -1 };
+        let extreme = &mut extreme[object.index()];
+        *extreme = (*extreme).max(*level);
     }
     number
         .into_iter()

@@ -14,7 +14,8 @@
 //! In the faithful meaning reads also come after the writes that they saw; those edges are in
 //! `Model::must_see` and not repeated here, since there can be as many as events.
 
-use norns_trace::{EventIndex, ObjectId, ObjectKind, Op, ThreadId};
+use norns_trace::effect::{Channel, Handoff, OnCondition};
+use norns_trace::{Effect, EventIndex, ObjectId, ObjectKind, ThreadId};
 use rustc_hash::FxHashMap;
 
 use crate::model::Model;
@@ -83,17 +84,27 @@ fn uses(model: &Model) -> FxHashMap<ObjectId, Uses> {
     let mut all: FxHashMap<ObjectId, Uses> = FxHashMap::default();
     for (i, event) in model.trace.events.iter().enumerate() {
         let here = EventIndex::from_index(i);
-        let helps = match event.op {
-            Op::BarrierEnter(_)
-            | Op::SemPost(_)
-            | Op::Signal(_)
-            | Op::Broadcast(_)
-            | Op::OnceEnd(_) => true,
-            Op::Wait(_) if !model.wait_needs_signal(here) => continue,
-            Op::BarrierExit(_) | Op::SemWait(_) | Op::Wait(_) | Op::OncePass(_) => false,
-            _ => continue,
+        let effect = event.op.effect();
+        let (object, helps) = match effect.handoff(event.thread) {
+            Handoff::Sends(Channel::Object(object)) => (object, true),
+            Handoff::Receives(Channel::Object(object)) => (object, false),
+            // The orders of threads are direct ones of the model.
+            Handoff::Sends(Channel::Start(_) | Channel::End(_))
+            | Handoff::Receives(Channel::Start(_) | Channel::End(_))
+            | Handoff::None => continue,
         };
-        let object = event.op.object().expect("all of these work on an object");
+        match effect {
+            // Locks order nothing in every schedule.
+            Effect::Lock(..) => continue,
+            Effect::Condition(_, OnCondition::Wait) if !model.wait_needs_signal(here) => continue,
+            Effect::Condition(..)
+            | Effect::Barrier(..)
+            | Effect::Semaphore(..)
+            | Effect::Once(..)
+            | Effect::Thread(_)
+            | Effect::Memory(_)
+            | Effect::Local => {}
+        }
         let uses = all.entry(object).or_insert_with(|| Uses {
             kind: model.kind(object),
             object,

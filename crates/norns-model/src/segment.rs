@@ -5,9 +5,8 @@
 //! are. An atomic operation is an access and ends no segment; an allocation or a use of memory
 //! that another thread allocated does, since it waits for other threads.
 
-use norns_trace::{EventIndex, Op};
+use norns_trace::{Effect, EventIndex, Op, TouchKind};
 
-use crate::location::Touch;
 use crate::model::Model;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,10 +51,18 @@ impl Segments {
 
 /// Whether the operation neither waits for another thread nor lets one go on.
 fn is_local(op: Op) -> bool {
-    match op {
-        Op::Allocate(_) | Op::Free(_) => false,
-        Op::Fence(_) | Op::Enter | Op::Leave | Op::Custom(_) => true,
-        _ => Touch::of(op).is_some(),
+    match op.effect() {
+        Effect::Local => true,
+        Effect::Memory(touch) => match touch.kind {
+            TouchKind::Plain | TouchKind::Atomic => true,
+            TouchKind::Free | TouchKind::Allocate => false,
+        },
+        Effect::Thread(_)
+        | Effect::Lock(..)
+        | Effect::Once(..)
+        | Effect::Condition(..)
+        | Effect::Barrier(..)
+        | Effect::Semaphore(..) => false,
     }
 }
 

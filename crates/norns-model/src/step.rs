@@ -15,10 +15,11 @@
 //! - The initialiser of a `once` is run by the thread that ran it in the trace.
 //! - In the faithful meaning a read needs the write that it saw as the last one.
 
-use norns_trace::{EventIndex, ObjectId, ObjectKind, Op, ThreadId};
+use norns_trace::effect::{OnBarrier, OnCondition, OnLock, OnOnce, OnSemaphore, OnThread};
+use norns_trace::{Effect, EventIndex, Mode, ObjectId, ObjectKind, Op, ThreadId};
 
 use crate::model::Model;
-use crate::state::{OnceState, State};
+use crate::state::{Hold, OnceState, State};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
@@ -79,66 +80,70 @@ impl Model<'_> {
             }
         }
         let ready_or = |ready: bool, otherwise| if ready { Readiness::Ready } else { otherwise };
-        match self.op(event) {
-            Op::Lock(lock) => ready_or(self.can_lock(state, thread, lock), Readiness::Blocked),
-            Op::FailedLock(lock) => {
-                ready_or(!self.can_lock(state, thread, lock), Readiness::Diverged)
-            }
-            Op::ReadLock(lock) => ready_or(self.can_read_lock(state, lock), Readiness::Blocked),
-            Op::FailedReadLock(lock) => {
-                ready_or(!self.can_read_lock(state, lock), Readiness::Diverged)
-            }
-            Op::OnceBegin(once) => {
-                ready_or(state.once(once) == OnceState::Idle, Readiness::Diverged)
-            }
-            Op::OncePass(once) => match state.once(once) {
-                OnceState::Done => Readiness::Ready,
-                OnceState::RunBy(_) => Readiness::Blocked,
-                OnceState::Idle => Readiness::Diverged,
+        match self.op(event).effect() {
+            Effect::Thread(act) => match act {
+                OnThread::FailedJoin(child) => {
+                    ready_or(!self.has_ended(state, child), Readiness::Diverged)
+                }
+                // A start needs its fork, and a join the end, as direct orders: see above.
+                OnThread::Start
+                | OnThread::End
+                | OnThread::Fork(_)
+                | OnThread::Join(_)
+                | OnThread::Detach(_) => Readiness::Ready,
             },
-            Op::Wait(condition) => {
-                let asleep = state.asleep(condition).contains(&thread);
-                ready_or(
-                    !asleep || !self.wait_needs_signal(event),
+            Effect::Lock(lock, act) => match act {
+                OnLock::Acquire(mode) => {
+                    let can = self.can_acquire(state, thread, lock, mode);
+                    ready_or(can, Readiness::Blocked)
+                }
+                OnLock::FailedAcquire(mode) => {
+                    let can = self.can_acquire(state, thread, lock, mode);
+                    ready_or(!can, Readiness::Diverged)
+                }
+                OnLock::Release => Readiness::Ready,
+            },
+            Effect::Once(once, act) => match (act, state.once(once)) {
+                (OnOnce::Begin, OnceState::Idle)
+                | (OnOnce::End, _)
+                | (OnOnce::Pass, OnceState::Done) => Readiness::Ready,
+                (OnOnce::Pass, OnceState::RunBy(_)) => Readiness::Blocked,
+                (OnOnce::Begin, OnceState::RunBy(_) | OnceState::Done)
+                | (OnOnce::Pass, OnceState::Idle) => Readiness::Diverged,
+            },
+            Effect::Condition(condition, act) => match act {
+                OnCondition::Wait => {
+                    let asleep = state.asleep(condition).contains(&thread);
+                    ready_or(
+                        !asleep || !self.wait_needs_signal(event),
+                        Readiness::Blocked,
+                    )
+                }
+                OnCondition::TimedOut | OnCondition::Signal | OnCondition::Broadcast => {
+                    Readiness::Ready
+                }
+            },
+            Effect::Barrier(barrier, act) => match act {
+                OnBarrier::Exit => ready_or(
+                    !state.arrived(barrier).contains(&thread),
                     Readiness::Blocked,
-                )
-            }
-            Op::BarrierExit(barrier) => ready_or(
-                !state.arrived(barrier).contains(&thread),
-                Readiness::Blocked,
-            ),
-            Op::SemWait(semaphore) => ready_or(state.value(semaphore) > 0, Readiness::Blocked),
-            Op::FailedSemWait(semaphore) => {
-                ready_or(state.value(semaphore) <= 0, Readiness::Diverged)
-            }
-            Op::FailedJoin(child) => ready_or(!self.has_ended(state, child), Readiness::Diverged),
-            Op::Read(_) | Op::Atomic { .. } => {
+                ),
+                OnBarrier::Init(_) | OnBarrier::Enter => Readiness::Ready,
+            },
+            Effect::Semaphore(semaphore, act) => match act {
+                OnSemaphore::Wait => ready_or(state.value(semaphore) > 0, Readiness::Blocked),
+                OnSemaphore::FailedWait => {
+                    ready_or(state.value(semaphore) <= 0, Readiness::Diverged)
+                }
+                OnSemaphore::Init(_) | OnSemaphore::Post => Readiness::Ready,
+            },
+            Effect::Memory(_) => {
                 let same = self
                     .must_see(event)
                     .all(|(l, writer)| state.last_writer(l) == writer);
                 ready_or(same, Readiness::Diverged)
             }
-            Op::Start
-            | Op::End
-            | Op::Fork(_)
-            | Op::Join(_)
-            | Op::Detach(_)
-            | Op::Unlock(_)
-            | Op::OnceEnd(_)
-            | Op::FailedWait(_)
-            | Op::Signal(_)
-            | Op::Broadcast(_)
-            | Op::BarrierInit { .. }
-            | Op::BarrierEnter(_)
-            | Op::SemInit { .. }
-            | Op::SemPost(_)
-            | Op::Fence(_)
-            | Op::Write(_)
-            | Op::Allocate(_)
-            | Op::Free(_)
-            | Op::Enter
-            | Op::Leave
-            | Op::Custom(_) => Readiness::Ready,
+            Effect::Local => Readiness::Ready,
         }
     }
 
@@ -172,62 +177,72 @@ impl Model<'_> {
         let event = self
             .next(state, thread)
             .expect("only a thread with a next event steps");
-        match self.op(event) {
-            Op::Lock(lock) => state.change_hold(lock, |hold| {
-                let depth = match hold.writer {
-                    Some((holder, depth)) if holder == thread => depth,
-                    // A robust mutex whose holder has ended.
-                    _ => 0,
-                };
-                hold.writer = Some((thread, depth + 1));
-            }),
-            Op::ReadLock(lock) => state.change_hold(lock, |hold| {
-                match hold.readers.iter_mut().find(|reader| reader.0 == thread) {
-                    Some(reader) => reader.1 += 1,
-                    None => hold.readers.push((thread, 1)),
+        match self.op(event).effect() {
+            Effect::Lock(lock, act) => match act {
+                OnLock::Acquire(mode) => {
+                    state.change_hold(lock, |hold| acquire(hold, thread, mode));
                 }
-            }),
-            Op::Unlock(lock) => {
-                state.change_hold(lock, |hold| release(hold, thread));
-                if let Some(condition) = self.enters_queue(event) {
-                    let mut asleep = state.asleep(condition).to_vec();
-                    insert_sorted(&mut asleep, thread);
-                    state.set_asleep(condition, asleep);
+                OnLock::Release => {
+                    state.change_hold(lock, |hold| release(hold, thread));
+                    if let Some(condition) = self.enters_queue(event) {
+                        let mut asleep = state.asleep(condition).to_vec();
+                        insert_sorted(&mut asleep, thread);
+                        state.set_asleep(condition, asleep);
+                    }
+                }
+                OnLock::FailedAcquire(_) => {}
+            },
+            Effect::Once(once, act) => match act {
+                OnOnce::Begin => state.set_once(once, OnceState::RunBy(thread)),
+                OnOnce::End => state.set_once(once, OnceState::Done),
+                OnOnce::Pass => {}
+            },
+            Effect::Condition(condition, act) => match act {
+                OnCondition::Wait => {
+                    if state.asleep(condition).contains(&thread) {
+                        let rest = without(state.asleep(condition), thread);
+                        state.set_asleep(condition, rest);
+                    }
+                }
+                OnCondition::Signal => {
+                    if let Some(woken) = step.wakes {
+                        let rest = without(state.asleep(condition), woken);
+                        state.set_asleep(condition, rest);
+                    }
+                }
+                OnCondition::Broadcast => {
+                    if !state.asleep(condition).is_empty() {
+                        state.set_asleep(condition, Vec::new());
+                    }
+                }
+                OnCondition::TimedOut => {}
+            },
+            Effect::Barrier(barrier, act) => match act {
+                OnBarrier::Enter => {
+                    let mut arrived = state.arrived(barrier).to_vec();
+                    insert_sorted(&mut arrived, thread);
+                    if arrived.len() as i64 >= self.number[barrier.index()] {
+                        arrived.clear();
+                    }
+                    state.set_arrived(barrier, arrived);
+                }
+                // The count is known from the beginning: see `Model::new`.
+                OnBarrier::Init(_) | OnBarrier::Exit => {}
+            },
+            Effect::Semaphore(semaphore, act) => match act {
+                OnSemaphore::Wait => state.set_value(semaphore, state.value(semaphore) - 1),
+                OnSemaphore::Post => state.set_value(semaphore, state.value(semaphore) + 1),
+                // The first value is known from the beginning: see `Model::new`.
+                OnSemaphore::Init(_) | OnSemaphore::FailedWait => {}
+            },
+            Effect::Memory(touch) => {
+                if touch.writes && !state.writers.is_empty() {
+                    for location in self.written_locations(event) {
+                        state.set_writer(location, event);
+                    }
                 }
             }
-            Op::OnceBegin(once) => state.set_once(once, OnceState::RunBy(thread)),
-            Op::OnceEnd(once) => state.set_once(once, OnceState::Done),
-            Op::Wait(condition) if state.asleep(condition).contains(&thread) => {
-                let rest = without(state.asleep(condition), thread);
-                state.set_asleep(condition, rest);
-            }
-            Op::Signal(condition) => {
-                if let Some(woken) = step.wakes {
-                    let rest = without(state.asleep(condition), woken);
-                    state.set_asleep(condition, rest);
-                }
-            }
-            Op::Broadcast(condition) if !state.asleep(condition).is_empty() => {
-                state.set_asleep(condition, Vec::new());
-            }
-            Op::BarrierEnter(barrier) => {
-                let mut arrived = state.arrived(barrier).to_vec();
-                insert_sorted(&mut arrived, thread);
-                if arrived.len() as i64 >= self.number[barrier.index()] {
-                    arrived.clear();
-                }
-                state.set_arrived(barrier, arrived);
-            }
-            Op::SemWait(semaphore) => state.set_value(semaphore, state.value(semaphore) - 1),
-            Op::SemPost(semaphore) => state.set_value(semaphore, state.value(semaphore) + 1),
-            Op::Write(_) | Op::Free(_) | Op::Allocate(_) | Op::Atomic { .. }
-                if !state.writers.is_empty() =>
-            {
-                for location in self.written_locations(event) {
-                    state.set_writer(location, event);
-                }
-            }
-            _ => {}
+            Effect::Thread(_) | Effect::Local => {}
         }
         state.advance(thread);
         event
@@ -236,8 +251,11 @@ impl Model<'_> {
     /// The threads that hold the lock against this acquisition. Empty when it could be acquired.
     pub fn holders_against(&self, state: &State, event: EventIndex) -> Vec<ThreadId> {
         let thread = self.thread_of(event);
-        match self.op(event) {
-            Op::Lock(lock) => {
+        let Some((lock, mode)) = self.op(event).acquires() else {
+            return Vec::new();
+        };
+        match mode {
+            Mode::Write => {
                 let hold = state.hold(lock);
                 let mut holders: Vec<_> = hold.readers.iter().map(|reader| reader.0).collect();
                 holders.extend(self.writer_against(state, lock).filter(|&holder| {
@@ -245,21 +263,24 @@ impl Model<'_> {
                 }));
                 holders
             }
-            Op::ReadLock(lock) => self.writer_against(state, lock).into_iter().collect(),
-            _ => Vec::new(),
+            Mode::Read => self.writer_against(state, lock).into_iter().collect(),
         }
     }
 
-    fn can_lock(&self, state: &State, thread: ThreadId, lock: ObjectId) -> bool {
-        let free = match self.writer_against(state, lock) {
-            None => true,
-            Some(holder) => holder == thread && self.kind(lock) == ObjectKind::RecursiveMutex,
-        };
-        free && state.hold(lock).readers.is_empty()
-    }
-
-    fn can_read_lock(&self, state: &State, lock: ObjectId) -> bool {
-        self.writer_against(state, lock).is_none()
+    fn can_acquire(&self, state: &State, thread: ThreadId, lock: ObjectId, mode: Mode) -> bool {
+        let writer = self.writer_against(state, lock);
+        match mode {
+            Mode::Write => {
+                let free = match writer {
+                    None => true,
+                    Some(holder) => {
+                        holder == thread && self.kind(lock) == ObjectKind::RecursiveMutex
+                    }
+                };
+                free && state.hold(lock).readers.is_empty()
+            }
+            Mode::Read => writer.is_none(),
+        }
     }
 
     fn writer_against(&self, state: &State, lock: ObjectId) -> Option<ThreadId> {
@@ -282,14 +303,32 @@ impl Model<'_> {
     /// The condition that this `Unlock` begins to wait for, if it does.
     pub fn enters_queue(&self, unlock: EventIndex) -> Option<ObjectId> {
         let events = &self.threads[self.thread_of(unlock).index()];
-        match self.op(*events.get(self.position_of(unlock) + 1)?) {
-            Op::Wait(condition) => Some(condition),
-            _ => None,
-        }
+        let next = self.op(*events.get(self.position_of(unlock) + 1)?);
+        let Effect::Condition(condition, OnCondition::Wait) = next.effect() else {
+            return None;
+        };
+        Some(condition)
     }
 }
 
-fn release(hold: &mut crate::state::Hold, thread: ThreadId) {
+fn acquire(hold: &mut Hold, thread: ThreadId, mode: Mode) {
+    match mode {
+        Mode::Write => {
+            let depth = match hold.writer {
+                Some((holder, depth)) if holder == thread => depth,
+                // A robust mutex whose holder has ended.
+                _ => 0,
+            };
+            hold.writer = Some((thread, depth + 1));
+        }
+        Mode::Read => match hold.readers.iter_mut().find(|reader| reader.0 == thread) {
+            Some(reader) => reader.1 += 1,
+            None => hold.readers.push((thread, 1)),
+        },
+    }
+}
+
+fn release(hold: &mut Hold, thread: ThreadId) {
     if let Some((holder, depth)) = &mut hold.writer
         && *holder == thread
     {
