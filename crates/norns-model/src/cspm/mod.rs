@@ -1,0 +1,283 @@
+//! The model as CSPM: what `norns csp` and FDR can check.
+//!
+//! One process a thread and one an object, after Figures 4.13 and 5.8 of Carril (2017),
+//! and for each shared location a check for races, for the whole a check for deadlocks. Only
+//! events that occur in the trace are in any alphabet: sets over whole channels would grow with
+//! the number of threads times the number of objects. Threads are chains of short named pieces,
+//! since a parser may recurse into a prefix.
+//!
+//! Differences from the dissertation: a wait on a condition releases its mutex and falls asleep
+//! in one event, a signal with nobody asleep is lost, barriers may be entered again before all
+//! have left; a race is two accesses that are both begun, so its monitor need not see the
+//! synchronisation. What a thread's own past decides is decided here: a lock that a recursive
+//! mutex's holder takes again, an unlock of what is not held, and a try that fails on one's own
+//! lock are left out.
+//!
+//! A thread that would do something else than in the trace may do `leaves`, after which no
+//! deadlock is looked for; so does one that holds locks where the trace ends. The state of a
+//! barrier or condition is a set of threads: many threads make it large. The exact search also finds deadlocks of the other threads then, so
+//! on traces with failed operations, and in the faithful meaning, it may find more than the
+//! assertion; it never finds less. In the faithful meaning an access of several locations is not
+//! one step here.
+
+mod checks;
+mod objects;
+mod threads;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use norns_trace::{EventIndex, Op, ThreadId};
+
+use crate::Meaning;
+use crate::location::{LocationId, Touch, TouchKind};
+use crate::lock_set::LockSets;
+use crate::model::Model;
+
+/// Which checks to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checks {
+    pub deadlock: bool,
+    pub race: bool,
+}
+
+/// A location in one lifetime of its block.
+pub type Cell = (LocationId, Option<EventIndex>);
+
+/// The text, and the cell of each race assertion in the order of the assertions. The deadlock
+/// assertion, if asked for, is the first of all.
+pub fn cspm(model: &Model, checks: Checks) -> (String, Vec<Cell>) {
+    let mut writer = Writer {
+        model,
+        checks,
+        locks: LockSets::of(model.trace),
+        cells: cells(model),
+        alphabets: BTreeMap::new(),
+        marks: model
+            .orders_between_threads()
+            .iter()
+            .filter(|&&(later, earlier)| {
+                !matches!(model.op(later), Op::Join(_)) && !matches!(model.op(earlier), Op::Fork(_))
+            })
+            .copied()
+            .collect(),
+        joined: BTreeSet::new(),
+        all_steps: BTreeSet::new(),
+        out: String::new(),
+    };
+    writer.write();
+    (writer.out, writer.cells)
+}
+
+/// The cells that two threads access, one of them with a write.
+fn cells(model: &Model) -> Vec<Cell> {
+    let mut users: BTreeMap<Cell, (BTreeSet<ThreadId>, bool)> = BTreeMap::new();
+    for i in 0..model.trace.events.len() {
+        let event = EventIndex::from_index(i);
+        let Some(touch) = Touch::of(model.op(event)) else {
+            continue;
+        };
+        if touch.kind == TouchKind::Allocate {
+            continue;
+        }
+        for location in model.locations.of_event(event).map(LocationId) {
+            let cell = (location, model.lifetimes.block(event));
+            let (threads, written) = users.entry(cell).or_default();
+            threads.insert(model.thread_of(event));
+            *written |= touch.writes;
+        }
+    }
+    let shared = users
+        .into_iter()
+        .filter(|(_, (threads, written))| threads.len() > 1 && *written);
+    shared.map(|(cell, _)| cell).collect()
+}
+
+/// What an object or thread takes part in: events, as text.
+type Alphabet = BTreeSet<String>;
+
+struct Writer<'a> {
+    model: &'a Model<'a>,
+    checks: Checks,
+    locks: LockSets,
+    cells: Vec<Cell>,
+    /// By the name of the process.
+    alphabets: BTreeMap<String, Alphabet>,
+    /// `(later, earlier)`: orders that no object makes.
+    marks: Vec<(EventIndex, EventIndex)>,
+    joined: BTreeSet<ThreadId>,
+    /// All events of threads but `leaves`.
+    all_steps: Alphabet,
+    out: String,
+}
+
+impl Writer<'_> {
+    fn write(&mut self) {
+        for event in &self.model.trace.events {
+            if let Op::Join(child) | Op::FailedJoin(child) = event.op {
+                self.joined.insert(child);
+            }
+        }
+        self.head();
+        let threads: Vec<ThreadId> = self.model.thread_ids().collect();
+        for &thread in &threads {
+            self.thread(thread);
+        }
+        self.complete_sleeps();
+        self.objects();
+        self.program();
+        if self.checks.deadlock {
+            self.deadlock_check();
+        }
+        if self.checks.race {
+            self.race_checks();
+        }
+    }
+
+    fn line(&mut self, text: impl AsRef<str>) {
+        self.out.push_str(text.as_ref());
+        self.out.push('\n');
+    }
+
+    fn head(&mut self) {
+        let trace = self.model.trace;
+        self.line(
+            "-- The model of a trace: every order of its events that synchronisation allows.",
+        );
+        self.line(match self.model.meaning {
+            Meaning::Optimistic | Meaning::SameValues => {
+                "-- Optimistic: a read may see another write than it saw."
+            }
+            Meaning::Faithful => "-- Faithful: every read sees the write that it saw.",
+        });
+        self.line("");
+        for (i, thread) in trace.threads.iter().enumerate() {
+            self.line(format!("-- t{i} is thread {}", printable(&thread.name)));
+        }
+        for (i, object) in trace.objects.iter().enumerate() {
+            self.line(format!(
+                "-- o{i} is {} {}",
+                object.kind.word(),
+                printable(&object.name)
+            ));
+        }
+        for (i, cell) in self.cells.clone().into_iter().enumerate() {
+            let (address, size) = self.model.locations.bytes(cell.0);
+            let name = trace
+                .symbol_at(address)
+                .map_or("", |symbol| symbol.name.as_str());
+            self.line(format!(
+                "-- k{i} is {size} bytes at {address:#x} {}",
+                printable(name)
+            ));
+        }
+        self.line("");
+        let list = |prefix: &str, count: usize| {
+            let names: Vec<String> = (0..count.max(1)).map(|i| format!("{prefix}{i}")).collect();
+            names.join(" | ")
+        };
+        let cells = self.cells.len();
+        self.line(format!(
+            "datatype Thread = {}",
+            list("t", trace.threads.len())
+        ));
+        self.line(format!(
+            "datatype Object = {}",
+            list("o", trace.objects.len())
+        ));
+        self.line(format!("datatype Cell = {}", list("k", cells)));
+        self.line("datatype Access = R | W | AR | AW  -- AR, AW: atomic");
+        self.line("channel fork, join, tryjoin : Thread.Thread");
+        self.line("channel start, done, leaves : Thread");
+        self.line("channel lock, rdlock, unlock, trylock, tryrdlock : Thread.Object");
+        self.line(
+            "channel sleep : Thread.Object.Object  -- unlocks the first, waits on the second",
+        );
+        self.line("channel wake, spurious, signal, broadcast : Thread.Object");
+        self.line("channel enter, exit, post, semwait, trysemwait : Thread.Object");
+        self.line("channel oncebegin, onceend, oncepass, unbegun : Thread.Object");
+        self.line(format!(
+            "channel mark, marked : {{0..{}}}",
+            self.marks.len()
+        ));
+        self.line("channel at, access : Thread.Cell.Access");
+        let events = trace.events.len();
+        self.line(format!("channel read, write : Thread.Cell.{{0..{events}}}"));
+        self.line(format!(
+            "channel update : Thread.Cell.{{0..{events}}}.{{0..{events}}}"
+        ));
+        self.line("channel endthreads, race, live");
+        self.line("");
+    }
+
+    /// Notes that a process takes part in an event.
+    fn joins_in(&mut self, process: impl Into<String>, event: &str) {
+        self.alphabets
+            .entry(process.into())
+            .or_default()
+            .insert(event.to_string());
+    }
+
+    /// All threads and all objects together.
+    fn program(&mut self) {
+        let threads: Vec<String> = self
+            .model
+            .thread_ids()
+            .map(|thread| format!("THREAD_t{}", thread.0))
+            .collect();
+        self.line(format!(
+            "INTER = ({}) ; endthreads -> SKIP",
+            threads.join(" ||| ")
+        ));
+        let mut locks = Vec::new();
+        let mut conditions = Vec::new();
+        let mut others = Vec::new();
+        let mut sync: Alphabet = BTreeSet::new();
+        for (name, alphabet) in &self.alphabets {
+            match name.split('_').next() {
+                Some("RACE") => continue,
+                Some("LOCK") => locks.push(name.clone()),
+                Some("CONDITION") => conditions.push(name.clone()),
+                _ => others.push(name.clone()),
+            }
+            sync.extend(alphabet.iter().cloned());
+        }
+        let sleeps: Alphabet = self
+            .alphabets
+            .iter()
+            .filter(|(name, _)| name.starts_with("LOCK"))
+            .flat_map(|(_, alphabet)| alphabet.iter())
+            .filter(|event| event.starts_with("sleep."))
+            .cloned()
+            .collect();
+        let side = |names: &[String]| {
+            if names.is_empty() {
+                "STOP".to_string()
+            } else {
+                names.join(" ||| ")
+            }
+        };
+        let text = [
+            format!("LOCKS = {}", side(&locks)),
+            format!("CONDITIONS = {}", side(&conditions)),
+            format!("OTHERS = {}", side(&others)),
+            format!("sleeps = {}", set(&sleeps)),
+            "SYNC = (LOCKS [| sleeps |] CONDITIONS) ||| OTHERS".to_string(),
+            format!("sync_events = {}", set(&sync)),
+            "PROGRAM = INTER [| sync_events |] SYNC".to_string(),
+            String::new(),
+        ];
+        text.iter().for_each(|line| self.line(line));
+    }
+}
+
+fn set(events: &Alphabet) -> String {
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    format!("{{{}}}", events.join(", "))
+}
+
+/// Names of a recorded program, in a comment.
+fn printable(name: &str) -> String {
+    name.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
