@@ -1,11 +1,13 @@
-//! Who answers: our solver, or Z3 for a second opinion.
+//! The solvers that can answer: ours, and Z3 for a second opinion.
 
 use norns_model::Bug;
 use norns_order::Answer;
 
-use super::{Engine, Outcome};
+#[cfg(feature = "z3")]
+use super::engine::Problem;
+use super::engine::{Engine, Outcome};
 
-/// Decides bugs of one trace.
+/// Decides whether bugs of one trace are possible.
 pub trait BackEnd {
     fn decide(&mut self, bug: &Bug) -> Answer;
 }
@@ -20,18 +22,18 @@ impl BackEnd for Engine<'_> {
     }
 }
 
-/// The whole formula at once, in Z3. Its encoding of values, signals and counts differs from the
-/// one that our solver gets piece by piece.
+/// Z3, which gets the complete formula at once. Its encoding of values, signals and counts differs
+/// from the clauses that our solver gets when they are violated.
 #[cfg(feature = "z3")]
 pub struct SecondOpinion<'z> {
-    problem: super::Problem,
+    problem: Problem,
     bugs: Vec<Bug>,
     reference: norns_order::reference::Reference<'z>,
 }
 
 #[cfg(feature = "z3")]
 impl<'z> SecondOpinion<'z> {
-    /// On these bugs, under the constraints that the engine has now.
+    /// Can decide these bugs, under the constraints that the engine has now.
     pub fn new(
         z3: &'z mut norns_order::reference::Z3,
         engine: &Engine<'_>,
@@ -56,7 +58,7 @@ impl<'z> SecondOpinion<'z> {
 impl BackEnd for SecondOpinion<'_> {
     fn decide(&mut self, bug: &Bug) -> Answer {
         let known = self.bugs.iter().position(|other| other == bug);
-        let query = known.expect("the bug is one of those that the opinion was asked on");
+        let query = known.expect("the bug is one of those given to `new`");
         self.reference
             .ask(&self.problem.formula, &self.problem.queries[query])
     }

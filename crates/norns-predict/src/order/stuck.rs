@@ -1,32 +1,34 @@
-//! Threads that can never go on: `Bug::Stuck`.
+//! Threads that can never continue: `Bug::Stuck`.
 //!
-//! That nothing can end a wait speaks of all continuations, not of one order. What the checker of
-//! `norns-model` asks of the state can be said in one: all who are not stuck themselves and could
-//! signal or post have done so for the last time; a broadcast came before the wait began, and so
-//! did a signal where nobody else could have heard it. Without such a schedule the bug is
-//! impossible. One that is found is a witness when the checker accepts it; otherwise the bug stays
-//! open, since there may be others. (Who absorbs a signal where several wait, and how full a
-//! barrier is, is left to the checker.)
+//! That nothing can end a wait is a statement about all continuations of a schedule, not about one
+//! order. The solver is therefore asked for a schedule that meets necessary conditions: every thread
+//! that is not stuck itself and could signal or post has done so for the last time; broadcasts came
+//! before the wait began, and so did signals that no other thread could have received. If there is
+//! no such schedule, the bug is impossible. A schedule that is found is a witness if the checker of
+//! `norns-model` accepts it; otherwise the bug stays undecided, because there may be other schedules.
+//! (Which of several waiting threads receives a signal, and how full a barrier is, is left to the
+//! checker.)
 
 use norns_model::{Bug, Model, Witness};
 use norns_trace::{EventIndex, ObjectId, Op, ThreadId};
 
-use super::{Earlier, Engine, Open, Outcome, previous};
+use super::engine::{Engine, NoSchedule, Outcome};
+use super::query::{Required, previous};
 
 impl Engine<'_> {
     pub(super) fn find_stuck(&mut self, blocked: Vec<EventIndex>) -> Outcome {
-        let earlier = earlier(&self.model, &blocked);
-        match self.schedule(&blocked, &earlier) {
-            Err(Open::Impossible) => Outcome::Impossible,
-            Err(Open::Undecided) => Outcome::Undecided,
+        let required = required(&self.model, &blocked);
+        match self.schedule(&blocked, &required) {
+            Err(NoSchedule::Impossible) => Outcome::Impossible,
+            Err(NoSchedule::Undecided) => Outcome::Undecided,
             Ok(schedule) => {
                 let bug = Bug::Stuck { blocked };
                 let witness = Witness { schedule, bug };
                 match self.checker.check(&witness) {
-                    // It is a schedule, but nobody is stuck after it.
+                    // The schedule is valid, but its last state is not stuck.
                     Err(refusal) if refusal.event.is_none() => Outcome::Undecided,
                     _ => {
-                        self.check(&witness);
+                        self.assert_valid(&witness);
                         Outcome::Witness(witness)
                     }
                 }
@@ -35,17 +37,17 @@ impl Engine<'_> {
     }
 }
 
-/// What has taken place when these are stuck.
-pub(super) fn earlier(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Earlier> {
-    // Not what must come before them: that is what a thread that joins another waits for.
+/// What has taken place when these events are stuck.
+pub fn required(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Required> {
+    // Not all predecessors: the end of a thread, say, is what a stuck join waits for.
     let entries = blocked.iter().filter_map(|&event| previous(model, event));
-    let mut found: Vec<Earlier> = entries.map(|entry| (entry, None)).collect();
+    let mut found: Vec<Required> = entries.map(Required::anywhere).collect();
     let stuck: Vec<ThreadId> = blocked
         .iter()
         .map(|&event| model.thread_of(event))
         .collect();
     let live: Vec<usize> = (0..model.threads.len())
-        .filter(|&t| !may_be_dead(model, ThreadId::from_index(t), &stuck))
+        .filter(|&t| !may_never_run(model, ThreadId::from_index(t), &stuck))
         .collect();
     let last = |t: usize, op: Op| {
         let events = model.threads[t].iter().rev();
@@ -62,14 +64,21 @@ pub(super) fn earlier(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Earlier>
                 };
                 let alone = waiters(model, o).all(|thread| thread == model.thread_of(event));
                 for &t in &live {
-                    found.extend(last(t, Op::Broadcast(o)).map(|b| (b, Some(entry))));
-                    let latest = alone.then_some(entry);
-                    found.extend(last(t, Op::Signal(o)).map(|signal| (signal, latest)));
+                    let broadcast = last(t, Op::Broadcast(o));
+                    found.extend(broadcast.map(|broadcast| Required {
+                        event: broadcast,
+                        before: Some(entry),
+                    }));
+                    let signal = last(t, Op::Signal(o));
+                    found.extend(signal.map(|signal| Required {
+                        event: signal,
+                        before: alone.then_some(entry),
+                    }));
                 }
             }
             Op::SemWait(o) => {
                 let posts = live.iter().filter_map(|&t| last(t, Op::SemPost(o)));
-                found.extend(posts.map(|post| (post, None)));
+                found.extend(posts.map(Required::anywhere));
             }
             _ => {}
         }
@@ -77,6 +86,7 @@ pub(super) fn earlier(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Earlier>
     found
 }
 
+/// The threads of all waits on a condition.
 fn waiters(model: &Model<'_>, condition: ObjectId) -> impl Iterator<Item = ThreadId> {
     let events = model.trace.events.iter();
     events
@@ -84,14 +94,14 @@ fn waiters(model: &Model<'_>, condition: ObjectId) -> impl Iterator<Item = Threa
         .map(|event| event.thread)
 }
 
-/// Whether the thread is one of these, or might not be forked because of them.
-fn may_be_dead(model: &Model<'_>, mut thread: ThreadId, stuck: &[ThreadId]) -> bool {
+/// Whether the thread is stuck, or may not be forked because another thread is.
+fn may_never_run(model: &Model<'_>, mut thread: ThreadId, stuck: &[ThreadId]) -> bool {
     for _ in 0..=model.threads.len() {
         if stuck.contains(&thread) {
             return true;
         }
-        let forks = model.trace.events.iter();
-        match forks.clone().find(|event| event.op == Op::Fork(thread)) {
+        let mut forks = model.trace.events.iter();
+        match forks.find(|event| event.op == Op::Fork(thread)) {
             Some(fork) => thread = fork.thread,
             None => return false,
         }

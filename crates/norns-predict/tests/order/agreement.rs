@@ -9,7 +9,7 @@ use norns_model::{Bug, Meaning, Model};
 use norns_order::Answer;
 #[cfg(feature = "z3")]
 use norns_predict::order::SecondOpinion;
-use norns_predict::order::{BackEnd, Engine, Knowledge};
+use norns_predict::order::{BackEnd, Engine, Preprocessing};
 use norns_trace::{EventIndex, Trace};
 
 use crate::coverage::{Coverage, MEMORY, SYNCHRONISATION, VALUES};
@@ -76,7 +76,7 @@ pub fn check(trace: &Trace, meaning: Meaning, expected: &Found, what: &str) -> u
         expected,
         "our solver, {what}"
     );
-    let mut search = Engine::with_knowledge(trace, meaning, Knowledge::Little);
+    let mut search = Engine::with_preprocessing(trace, meaning, Preprocessing::Basic);
     assert_eq!(
         &answers(&bugs, &mut search, what),
         expected,
@@ -251,7 +251,7 @@ fn knowledge() {
         with_values(&mut trace, &mut Random::new(seed ^ 0xca11));
         for meaning in [Meaning::Optimistic, Meaning::Faithful, Meaning::SameValues] {
             let mut knowing = Engine::new(&trace, meaning);
-            let mut searching = Engine::with_knowledge(&trace, meaning, Knowledge::Little);
+            let mut searching = Engine::with_preprocessing(&trace, meaning, Preprocessing::Basic);
             let bugs = candidates(&trace, &knowing);
             for bug in bugs.iter().step_by(1 + bugs.len() / 100) {
                 let (known, found) = (knowing.decide(bug), searching.decide(bug));

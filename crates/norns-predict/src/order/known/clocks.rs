@@ -1,15 +1,17 @@
-//! Vector clocks of must-happen-before (`must`): what is ordered in every schedule.
+//! Vector clocks of must-happen-before: what is ordered in every schedule.
 //!
-//! One entry a thread for every event.
+//! Every event has one entry for each thread.
 
 use norns_order::Node;
 use norns_trace::EventIndex;
 
-pub(super) struct Clocks {
+pub struct Clocks {
     threads: usize,
+    /// For every event its thread.
     thread: Vec<u32>,
+    /// For every event its position in its thread.
     position: Vec<u32>,
-    /// For every event and thread: how many events of the thread come before it or are it.
+    /// For every event and thread: how many events of the thread come before the event or are it.
     known: Vec<u32>,
 }
 
@@ -23,23 +25,20 @@ impl Clocks {
         }
     }
 
-    /// The next event of the trace; `before` are those that it must follow.
-    pub fn push(&mut self, thread: usize, before: impl Iterator<Item = EventIndex>) {
+    /// Adds the next event of the trace. `previous` is the event before it in its thread.
+    pub fn push(&mut self, thread: usize, previous: Option<EventIndex>) {
         let event = self.thread.len();
         self.known.resize((event + 1) * self.threads, 0);
         self.thread.push(thread as u32);
-        let mut position = 0;
-        for earlier in before {
-            if self.thread[earlier.index()] == thread as u32 {
-                position = position.max(self.position[earlier.index()] + 1);
-            }
-            self.join(event, earlier.index());
+        if let Some(previous) = previous {
+            self.join(event, previous.index());
         }
+        let position = previous.map_or(0, |previous| self.position[previous.index()] + 1);
         self.position.push(position);
         self.known[event * self.threads + thread] = position + 1;
     }
 
-    /// Adds what comes before `earlier` to what comes before the last event.
+    /// The event that was added last also comes after `earlier` and everything before that.
     pub fn follow(&mut self, earlier: EventIndex) {
         self.join(self.thread.len() - 1, earlier.index());
     }
@@ -52,7 +51,7 @@ impl Clocks {
         }
     }
 
-    /// Whether `a` comes before `b` in every schedule. False for nodes that are no events.
+    /// Whether `a` comes before `b` in every schedule. False for nodes that are not events.
     pub fn ordered(&self, a: Node, b: Node) -> bool {
         if a == b || a.index() >= self.thread.len() || b.index() >= self.thread.len() {
             return false;
@@ -61,7 +60,7 @@ impl Clocks {
         self.position[a.index()] < self.known[b.index() * self.threads + thread]
     }
 
-    /// How many events of `thread` come before `event` or are it.
+    /// How many events of `thread` come before `event` or are it, in every schedule.
     pub fn known(&self, event: EventIndex, thread: usize) -> u32 {
         self.known[event.index() * self.threads + thread]
     }

@@ -1,38 +1,43 @@
 //! An independent check that the reads of a schedule see what they have to.
 //!
-//! Knows nothing of registers, locations or the solver: memory is bytes, and the schedule is run
-//! through it once.
+//! It shares nothing with registers, locations or the solver: memory is bytes, and the schedule is
+//! run through it once.
 
-use norns_model::location::Touch;
 use norns_model::{Meaning, Model};
-use norns_trace::{EventIndex, trace::Value};
+use norns_trace::{EventIndex, Touch, trace::Value};
 use rustc_hash::FxHashMap;
 
-use super::needs::is_branch;
+use super::objects::relevance::is_branch;
 
-/// What a byte holds: its value when known, and who wrote it (`None`: nobody in the trace).
-type Byte = (Option<u8>, Option<EventIndex>);
-
-/// What a trace says about its reads, gathered once.
-pub(super) struct ReadCheck {
-    meaning: Meaning,
-    branches: bool,
-    /// The addresses of the bytes that some event reads, sorted. No others matter, and whole stacks
-    /// are written when they are given back.
-    bytes: Vec<u64>,
-    /// For every access the number of its first byte; of a read all others follow.
-    first_byte: Vec<u32>,
-    /// For every event where its part of a `Seen` begins.
-    first_seen: Vec<u32>,
-    /// What a write left, or was there from the beginning, and is not recorded: the first read
-    /// that saw it tells.
-    told: FxHashMap<(Option<EventIndex>, u32), u8>,
-    /// What the reads of the trace find.
-    observed: Seen,
+/// The content of a byte.
+#[derive(Clone, Copy, Default)]
+struct Byte {
+    /// `None` if it is not recorded.
+    value: Option<u8>,
+    /// `None` if no event of the trace has written the byte.
+    writer: Option<EventIndex>,
 }
 
-/// For every byte of every read: what it finds there.
+/// For every byte of every read, what the read sees there.
 type Seen = Vec<Byte>;
+
+/// What a trace says about its reads.
+pub struct ReadCheck {
+    meaning: Meaning,
+    has_branches: bool,
+    /// The addresses of the bytes that some event reads, sorted. The others are left out, because
+    /// there are many: the end of a thread, for example, writes its whole stack.
+    bytes: Vec<u64>,
+    /// For every access, the index in `bytes` of its first byte. Those of a read are consecutive.
+    first_byte: Vec<u32>,
+    /// For every event, where its bytes begin in a `Seen`; with one entry more for the end.
+    first_seen: Vec<u32>,
+    /// The values of bytes that are not recorded with the write (`None`: initial values), but known
+    /// from the first read that saw them.
+    revealed: FxHashMap<(Option<EventIndex>, u32), u8>,
+    /// What the reads see in the order of the trace.
+    observed: Seen,
+}
 
 impl ReadCheck {
     pub fn new(model: &Model<'_>, meaning: Meaning) -> Self {
@@ -57,21 +62,21 @@ impl ReadCheck {
         }
         let mut check = ReadCheck {
             meaning,
-            branches: all.iter().any(|&event| is_branch(model, event)),
+            has_branches: all.iter().any(|&event| is_branch(model, event)),
             bytes,
             first_byte,
             first_seen,
-            told: FxHashMap::default(),
+            revealed: FxHashMap::default(),
             observed: Vec::new(),
         };
         let first = check.run(model, &all);
         for &event in &all {
-            for (k, &(content, writer)) in check.seen(&first, event).iter().enumerate() {
-                if content.is_none()
-                    && let Some(&byte) = value(model, event).and_then(|v| v.read.get(k))
+            for (k, byte) in check.seen(&first, event).iter().enumerate() {
+                if byte.value.is_none()
+                    && let Some(&value) = recorded(model, event).and_then(|v| v.read.get(k))
                 {
-                    let place = (writer, check.first_byte[event.index()] + k as u32);
-                    check.told.entry(place).or_insert(byte);
+                    let place = (byte.writer, check.first_byte[event.index()] + k as u32);
+                    check.revealed.entry(place).or_insert(value);
                 }
             }
         }
@@ -79,27 +84,27 @@ impl ReadCheck {
         check
     }
 
+    /// The part of `seen` that belongs to this event.
     fn seen<'s>(&self, seen: &'s Seen, event: EventIndex) -> &'s [Byte] {
-        let (from, to) = (
-            self.first_seen[event.index()],
-            self.first_seen[event.index() + 1],
-        );
-        &seen[from as usize..to as usize]
+        let from = self.first_seen[event.index()] as usize;
+        let to = self.first_seen[event.index() + 1] as usize;
+        &seen[from..to]
     }
 
-    /// The first event of the schedule that sees something else than in the trace, although it
-    /// matters.
+    /// Fails with the first event of the schedule that has to see what it saw in the trace and does
+    /// not.
     pub fn check(&self, model: &Model<'_>, schedule: &[EventIndex]) -> Result<(), EventIndex> {
         let seen = self.run(model, schedule);
-        let until = self.reads_that_matter(model, schedule, &seen);
+        let relevant = self.relevant_reads(model, schedule, &seen);
         for &event in schedule {
-            if model.position_of(event) >= until[model.thread_of(event).index()] {
+            if model.position_of(event) >= relevant[model.thread_of(event).index()] {
                 continue;
             }
             let pairs = self.seen(&self.observed, event).iter();
             for (then, now) in pairs.zip(self.seen(&seen, event)) {
-                let same_value = then.0.is_some() && then.0 == now.0;
-                if then.1 != now.1 && !(self.meaning == Meaning::SameValues && same_value) {
+                let same_value = then.value.is_some() && then.value == now.value;
+                let same_value_is_enough = self.meaning == Meaning::SameValues;
+                if then.writer != now.writer && !(same_value_is_enough && same_value) {
                     return Err(event);
                 }
             }
@@ -107,46 +112,55 @@ impl ReadCheck {
         Ok(())
     }
 
+    /// Runs a schedule through memory.
     fn run(&self, model: &Model<'_>, schedule: &[EventIndex]) -> Seen {
         let by_value = self.meaning == Meaning::SameValues;
-        let told = |writer, byte| self.told.get(&(writer, byte)).copied().filter(|_| by_value);
+        let revealed = |writer, byte| {
+            let value = self.revealed.get(&(writer, byte));
+            value.copied().filter(|_| by_value)
+        };
         let mut memory: Vec<Option<Byte>> = vec![None; self.bytes.len()];
         let last = self.first_seen.last().copied().unwrap_or(0);
-        let mut found = vec![(None, None); last as usize];
+        let mut seen = vec![Byte::default(); last as usize];
         for &event in schedule {
             let Some(touch) = Touch::of(model.op(event)) else {
                 continue;
             };
-            let written = value(model, event).filter(|_| touch.writes && by_value);
+            let written = recorded(model, event).filter(|_| touch.writes && by_value);
             let first = self.first_byte[event.index()] as usize;
             let end = touch.access.address + u64::from(touch.access.size);
             let inside = self.bytes[first..].iter().take_while(|&&byte| byte < end);
             for (byte, address) in (first..).zip(inside) {
                 let k = (address - touch.access.address) as usize;
                 if touch.reads {
-                    let nothing = || (told(None, byte as u32), None);
-                    found[self.first_seen[event.index()] as usize + k] =
-                        memory[byte].unwrap_or_else(nothing);
+                    let initial = || Byte {
+                        value: revealed(None, byte as u32),
+                        writer: None,
+                    };
+                    seen[self.first_seen[event.index()] as usize + k] =
+                        memory[byte].unwrap_or_else(initial);
                 }
                 if touch.writes {
                     let known = written.and_then(|value| value.written.get(k).copied());
-                    let content = known.or_else(|| told(Some(event), byte as u32));
-                    memory[byte] = Some((content, Some(event)));
+                    memory[byte] = Some(Byte {
+                        value: known.or_else(|| revealed(Some(event), byte as u32)),
+                        writer: Some(event),
+                    });
                 }
             }
         }
-        found
+        seen
     }
 
-    /// Of every thread, up to which position reads matter: without branches all; otherwise those
-    /// before a branch, and those before a write that a read that matters sees.
-    fn reads_that_matter(
+    /// For every thread, the position up to which its reads are relevant: without branch events all
+    /// are, otherwise those before a branch and those before a write that a relevant read sees.
+    fn relevant_reads(
         &self,
         model: &Model<'_>,
         schedule: &[EventIndex],
         seen: &Seen,
     ) -> Vec<usize> {
-        if !self.branches {
+        if !self.has_branches {
             return vec![usize::MAX; model.threads.len()];
         }
         let mut until = vec![0; model.threads.len()];
@@ -159,7 +173,7 @@ impl ReadCheck {
                 if model.position_of(event) >= until[model.thread_of(event).index()] {
                     continue;
                 }
-                for writer in self.seen(seen, event).iter().filter_map(|byte| byte.1) {
+                for writer in self.seen(seen, event).iter().filter_map(|byte| byte.writer) {
                     let limit = &mut until[model.thread_of(writer).index()];
                     // The write of a read-modify-write depends on its own read.
                     *limit = (*limit).max(model.position_of(writer) + 1);
@@ -172,7 +186,8 @@ impl ReadCheck {
     }
 }
 
-fn value<'t>(model: &Model<'t>, event: EventIndex) -> Option<&'t Value> {
+/// What the trace has recorded of the values of an access.
+fn recorded<'t>(model: &Model<'t>, event: EventIndex) -> Option<&'t Value> {
     let values = &model.trace.values;
     let at = values
         .binary_search_by_key(&event, |value| value.event)
