@@ -6,8 +6,9 @@ BUILD_PACKAGES="gcc g++ libc6-dev"
 # a browser to look at the report.
 TEST_PACKAGES="$BUILD_PACKAGES clang-14 clang-19 make cmake gdb z3 libz3-dev chromium"
 
-# ensure_packages FOLDER NAME...: remembers success in FOLDER/target, so that it costs nothing
-# the next time.
+# ensure_packages FOLDER NAME...: installs what is missing. On a terminal it names the packages and
+# asks first; in CI, or without a terminal, it does not ask. Remembers success in FOLDER/target, so
+# that it costs nothing the next time.
 ensure_packages() {
     stamp="$1/target/.packages"
     shift
@@ -20,6 +21,19 @@ ensure_packages() {
     done
     if [ -n "$missing" ]; then
         if [ "$(id -u)" = 0 ]; then as_root=""; else as_root=sudo; fi
+        if [ -z "${CI:-}" ] && [ -t 0 ] && [ -t 2 ]; then
+            echo "norns: these Debian packages are missing:$missing" >&2
+            printf 'norns: install them with %s? [Y/n] ' "${as_root:+$as_root }apt-get" >&2
+            read -r answer || answer=n
+            case "$answer" in
+            "" | [Yy]*) ;;
+            *)
+                echo "error: not installed:$missing" >&2
+                echo " help: sudo apt-get install$missing" >&2
+                return 2
+                ;;
+            esac
+        fi
         echo "norns: installing$missing" >&2
         $as_root apt-get update -qq >&2 &&
             DEBIAN_FRONTEND=noninteractive $as_root apt-get install -qq -y --no-install-recommends $missing >&2 || {

@@ -34,7 +34,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[derive(Parser)]
 #[command(
     name = "norns",
-    version,
+    version = concat!(env!("CARGO_PKG_VERSION"), env!("NORNS_BUILD")),
     about = "Finds concurrency bugs in C and C++ programs before they happen"
 )]
 struct Arguments {

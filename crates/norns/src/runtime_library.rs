@@ -1,7 +1,9 @@
 //! Where the runtime library is, and what the wrapper keeps on disk to link it: a folder for gcc,
 //! an object with the hooks of an executable.
 //!
-//! The library stands beside the `norns` executable. `NORNS_RUNTIME` names another one.
+//! The library stands beside the `norns` executable, or in `../lib/norns` of an installation. An
+//! executable that `cargo install` put somewhere alone contains it, and writes it to the user's
+//! data folder when it is first needed. `NORNS_RUNTIME` names another one.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,6 +16,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 
 const NAME: &str = "libnorns_rt.so";
+
+/// The library itself, empty where it stands beside the executable: `build.rs`.
+const EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnorns_rt.so"));
 
 /// The hooks that are linked into executables themselves.
 const HOOKS: &str = include_str!("../../norns-rt/src/fast.s");
@@ -38,10 +43,29 @@ pub fn find() -> anyhow::Result<PathBuf> {
             return Ok(path);
         }
     }
-    bail!(
-        "the runtime {NAME} is not beside {}\n help: cargo build --release --workspace",
-        own.display()
-    )
+    if EMBEDDED.is_empty() {
+        bail!(
+            "the runtime {NAME} is not beside {}\n help: cargo build --release --workspace",
+            own.display()
+        )
+    }
+    unpack()
+}
+
+/// Writes the embedded library, unless it is there already. Programs are linked with its absolute
+/// path, so every version has a folder of its own, which stays.
+fn unpack() -> anyhow::Result<PathBuf> {
+    let data = env::var_os("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".local/share")))
+        .context("there is no folder for the runtime: neither XDG_DATA_HOME nor HOME is set")?;
+    let folder = data
+        .join("norns")
+        .join(format!("runtime-{:016x}", fnv(EMBEDDED)));
+    ensure_file(&folder, NAME, EMBEDDED)
+        .with_context(|| format!("cannot write {}", folder.join(NAME).display()))?;
+    Ok(folder.join(NAME))
 }
 
 /// A folder with a `libtsan.so` that is a linker script naming the runtime: what `-ltsan` finds.
@@ -53,7 +77,7 @@ pub fn gcc_shim(runtime: &Path) -> anyhow::Result<PathBuf> {
     );
     let mut last_error = None;
     for folder in own_folders(runtime) {
-        match ensure_file(&folder, "libtsan.so", &script) {
+        match ensure_file(&folder, "libtsan.so", script.as_bytes()) {
             Ok(()) => return Ok(folder),
             Err(error) => last_error = Some((folder, error)),
         }
@@ -72,7 +96,10 @@ fn own_folders(runtime: &Path) -> impl Iterator<Item = PathBuf> {
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
     // One folder for every runtime, since several may be used by turns.
-    let name = format!("gcc-shim-{:016x}", fnv(runtime.as_os_str()));
+    let name = format!(
+        "gcc-shim-{:016x}",
+        fnv(runtime.as_os_str().as_encoded_bytes())
+    );
     let cache = cache.map(|cache| cache.join("norns").join(name));
     [Some(beside), cache].into_iter().flatten()
 }
@@ -81,7 +108,7 @@ fn own_folders(runtime: &Path) -> impl Iterator<Item = PathBuf> {
 /// program calls the hooks of the runtime, which is slower and the same otherwise; so `None` when
 /// this compiler cannot assemble it.
 pub fn hooks_object(runtime: &Path, compiler: &[OsString]) -> Option<PathBuf> {
-    let stem = format!("hooks-{:016x}", fnv(OsStr::new(HOOKS)));
+    let stem = format!("hooks-{:016x}", fnv(HOOKS.as_bytes()));
     let name = format!("{stem}.o");
     let found = own_folders(runtime)
         .map(|folder| folder.join(&name))
@@ -91,7 +118,7 @@ pub fn hooks_object(runtime: &Path, compiler: &[OsString]) -> Option<PathBuf> {
     }
     own_folders(runtime).find_map(|folder| {
         let source = format!("{stem}.s");
-        ensure_file(&folder, &source, HOOKS).ok()?;
+        ensure_file(&folder, &source, HOOKS.as_bytes()).ok()?;
         // Many compilers run at once: the file appears whole or not at all.
         let draft = folder.join(format!(".{name}.{}", std::process::id()));
         let (program, words) = compiler.split_first()?;
@@ -113,15 +140,15 @@ pub fn hooks_object(runtime: &Path, compiler: &[OsString]) -> Option<PathBuf> {
     })
 }
 
-fn ensure_file(folder: &Path, name: &str, content: &str) -> std::io::Result<()> {
+fn ensure_file(folder: &Path, name: &str, content: &[u8]) -> std::io::Result<()> {
     let path = folder.join(name);
-    if fs::read(&path).is_ok_and(|found| found == content.as_bytes()) {
+    if fs::read(&path).is_ok_and(|found| found == content) {
         return Ok(());
     }
     fs::create_dir_all(folder)?;
     // Many compilers run at once: the file appears whole or not at all.
     let draft = folder.join(format!(".{name}.{}", std::process::id()));
-    let written = fs::File::create(&draft).and_then(|mut file| file.write_all(content.as_bytes()));
+    let written = fs::File::create(&draft).and_then(|mut file| file.write_all(content));
     let placed = written.and_then(|()| fs::rename(&draft, &path));
     if placed.is_err() {
         let _ = fs::remove_file(&draft);
@@ -129,12 +156,10 @@ fn ensure_file(folder: &Path, name: &str, content: &str) -> std::io::Result<()> 
     placed
 }
 
-fn fnv(text: &OsStr) -> u64 {
-    text.as_encoded_bytes()
-        .iter()
-        .fold(0xcbf29ce484222325, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100000001b3)
-        })
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf29ce484222325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100000001b3)
+    })
 }
 
 /// The file that the shell would run for this name.
