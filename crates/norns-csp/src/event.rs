@@ -132,6 +132,13 @@ impl EventSet {
         }
     }
 
+    /// Memory of the list of events.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            EventSet::Only(events) | EventSet::AllBut(events) => events.len() * 4,
+        }
+    }
+
     /// The members, if the set is given by them.
     pub fn members(&self) -> Option<&[EventId]> {
         match self {

@@ -151,6 +151,11 @@ pub trait Definitions {
     fn name(&self, _call: CallId) -> Option<String> {
         None
     }
+
+    /// Memory that the definitions themselves keep, roughly.
+    fn bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// For processes whose calls were all given to [`Processes::define`].
@@ -170,6 +175,8 @@ impl Definitions for NoDefinitions {
 struct Interner<T: ?Sized> {
     values: Vec<Arc<T>>,
     ids: FxHashMap<Arc<T>, u32>,
+    // Memory of the values and of their places in both collections.
+    bytes: usize,
 }
 
 impl<T: ?Sized> Default for Interner<T> {
@@ -177,17 +184,20 @@ impl<T: ?Sized> Default for Interner<T> {
         Interner {
             values: Vec::new(),
             ids: FxHashMap::default(),
+            bytes: 0,
         }
     }
 }
 
 impl<T: ?Sized + Eq + Hash> Interner<T> {
-    fn intern<V: Into<Arc<T>> + AsRef<T>>(&mut self, value: V) -> u32 {
+    /// The number of a value; `size` is the memory that it points to.
+    fn intern<V: Into<Arc<T>> + AsRef<T>>(&mut self, value: V, size: usize) -> u32 {
         if let Some(&id) = self.ids.get(value.as_ref()) {
             return id;
         }
         let id = u32::try_from(self.values.len()).expect("fewer than 2^32 values");
         let value = value.into();
+        self.bytes += 80 + size;
         self.values.push(value.clone());
         self.ids.insert(value, id);
         id
@@ -257,8 +267,21 @@ impl Processes {
         self.terms.is_empty()
     }
 
+    /// Memory of the arena, roughly.
+    pub fn bytes(&self) -> u64 {
+        // A term stands in a list and, with its number, in a hash table that is half full.
+        const TERM: usize = 3 * size_of::<Process>() + 8;
+        let interned = self.sets.bytes
+            + self.renamings.bytes
+            + self.lists.bytes
+            + self.alphabets.bytes
+            + self.priorities.bytes;
+        (self.terms.len() * TERM + self.calls.len() * 32 + self.events.len() * 64 + interned) as u64
+    }
+
     pub fn set(&mut self, set: EventSet) -> SetId {
-        SetId(self.sets.intern(Owned(set)))
+        let size = set.bytes();
+        SetId(self.sets.intern(Owned(set), size))
     }
 
     pub fn get_set(&self, set: SetId) -> &Arc<EventSet> {
@@ -266,7 +289,8 @@ impl Processes {
     }
 
     pub fn renaming(&mut self, renaming: Renaming) -> RenamingId {
-        RenamingId(self.renamings.intern(Owned(renaming)))
+        let size = renaming.pairs().len() * 8;
+        RenamingId(self.renamings.intern(Owned(renaming), size))
     }
 
     pub fn get_renaming(&self, renaming: RenamingId) -> &Arc<Renaming> {
@@ -274,7 +298,8 @@ impl Processes {
     }
 
     pub fn list(&mut self, processes: Vec<ProcId>) -> ListId {
-        ListId(self.lists.intern(processes))
+        let size = processes.len() * 4;
+        ListId(self.lists.intern(processes, size))
     }
 
     pub fn get_list(&self, list: ListId) -> &Arc<[ProcId]> {
@@ -282,7 +307,8 @@ impl Processes {
     }
 
     pub fn alphabets(&mut self, sets: Vec<SetId>) -> AlphabetsId {
-        AlphabetsId(self.alphabets.intern(sets))
+        let size = sets.len() * 4;
+        AlphabetsId(self.alphabets.intern(sets, size))
     }
 
     pub fn get_alphabets(&self, alphabets: AlphabetsId) -> &Arc<[SetId]> {
@@ -290,7 +316,7 @@ impl Processes {
     }
 
     pub fn priority(&mut self, priority: Priority) -> PriorityId {
-        PriorityId(self.priorities.intern(Owned(priority)))
+        PriorityId(self.priorities.intern(Owned(priority), 0))
     }
 
     pub fn get_priority(&self, priority: PriorityId) -> &Arc<Priority> {

@@ -322,9 +322,9 @@ impl Script {
     fn question_of(&mut self, assert: &AssertDecl, span: Span) -> Result<Question, ScriptError> {
         // The models are looked at first: they are refused without any evaluation.
         let model = match &assert.property {
-            Property::Refines(model, _) => self.model(Some(*model), Model::Traces, span)?,
+            Property::Refines(model, _) => engine_model(*model),
             Property::DeadlockFree(model) | Property::Deterministic(model) => {
-                let model = self.model(*model, Model::FailuresDivergences, span)?;
+                let model = model.map_or(Model::FailuresDivergences, engine_model);
                 if model == Model::Traces {
                     return Err(self.failed(
                         Diagnostic::new(
@@ -337,10 +337,8 @@ impl Script {
                 }
                 model
             }
-            Property::DivergenceFree(model) => {
-                self.model(*model, Model::FailuresDivergences, span)?
-            }
-            Property::HasTrace(model, _) => self.model(*model, Model::Traces, span)?,
+            Property::DivergenceFree(_) => Model::FailuresDivergences,
+            Property::HasTrace(model, _) => model.map_or(Model::Traces, engine_model),
         };
         let process = self.process_of(assert.process)?;
         Ok(match &assert.property {
@@ -371,27 +369,6 @@ impl Script {
         self.evaluator
             .process_of(id, &mut self.processes)
             .map_err(|error| self.failed(*error))
-    }
-
-    fn model(
-        &self,
-        model: Option<ast::Model>,
-        default: Model,
-        span: Span,
-    ) -> Result<Model, ScriptError> {
-        Ok(match model {
-            None => default,
-            Some(ast::Model::Traces) => Model::Traces,
-            Some(ast::Model::Failures) => Model::Failures,
-            Some(ast::Model::FailuresDivergences) => Model::FailuresDivergences,
-            Some(other) => {
-                let message = format!("the model [{}] is not supported", other.letters());
-                return Err(self.failed(
-                    Diagnostic::new(Stage::Unsupported, span, message)
-                        .help("supported models: T, F, FD"),
-                ));
-            }
-        })
     }
 
     fn failed(&self, diagnostic: Diagnostic) -> ScriptError {
@@ -430,4 +407,16 @@ fn one_line(text: &str) -> String {
         .collect();
     let joined = without_comments.join(" ");
     joined.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn engine_model(model: ast::Model) -> Model {
+    match model {
+        ast::Model::Traces => Model::Traces,
+        ast::Model::Failures => Model::Failures,
+        ast::Model::FailuresDivergences => Model::FailuresDivergences,
+        ast::Model::Revivals => Model::Revivals,
+        ast::Model::RevivalsDivergences => Model::RevivalsDivergences,
+        ast::Model::Refusals => Model::RefusalTesting,
+        ast::Model::RefusalsDivergences => Model::RefusalTestingDivergences,
+    }
 }

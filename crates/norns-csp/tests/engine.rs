@@ -225,6 +225,7 @@ fn parallel_search_finds_the_same() {
         &question,
         &Options {
             threads: 1,
+            reduction: Reduction::None,
             ..Options::default()
         },
     );
@@ -235,6 +236,7 @@ fn parallel_search_finds_the_same() {
             &question,
             &Options {
                 threads,
+                reduction: Reduction::None,
                 ..Options::default()
             },
         );
@@ -256,6 +258,7 @@ fn parallel_search_finds_the_same() {
         &question,
         &Options {
             threads: 1,
+            reduction: Reduction::None,
             ..Options::default()
         },
     );
@@ -264,6 +267,7 @@ fn parallel_search_finds_the_same() {
         &question,
         &Options {
             threads: 2,
+            reduction: Reduction::None,
             ..Options::default()
         },
     );
@@ -531,8 +535,9 @@ fn a_component_without_end_is_undecided_but_a_violation_before_is_found() {
         spec: only,
         implementation: again,
     };
-    let Verdict::Fails(example) = ask(&mut p, &question, &options).verdict else {
-        panic!()
+    let verdict = ask(&mut p, &question, &options).verdict;
+    let Verdict::Fails(example) = verdict else {
+        panic!("{verdict:?}")
     };
     assert_eq!(example.trace(), [a, b]);
 }

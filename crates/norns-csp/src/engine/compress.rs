@@ -7,15 +7,16 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::engine::budget::{Budget, Meter};
 use crate::engine::lts::Lts;
 use crate::engine::normal::{
-    BelowDivergence, Closure, NormalForm, divergent_states, minimal_acceptances,
+    Acceptances, BelowDivergence, Closure, NormalForm, acceptances, divergent_states,
 };
 use crate::event::EventId;
 use crate::process::Compression;
 
-// A normal form may be exponentially larger; then the system is kept as it is.
-const NORMAL_LIMIT: usize = 1_000_000;
+// A normal form may be exponentially larger; past this it is given up for strong bisimulation.
+const NORMAL_NODES: u64 = 1_000_000;
 
 /// The compressed system.
 pub fn compress(lts: &Lts, how: Compression) -> Lts {
@@ -25,10 +26,17 @@ pub fn compress(lts: &Lts, how: Compression) -> Lts {
         Compression::Wbisim | Compression::Dbisim => sbisim(&tau_loop_factor(lts)),
         Compression::TauLoopFactor => tau_loop_factor(lts),
         Compression::Diamond => diamond(lts),
-        Compression::Normal => match NormalForm::new(lts, BelowDivergence::Itself, NORMAL_LIMIT) {
-            Ok(form) => sbisim(&expand(&form)),
-            Err(_) => sbisim(lts),
-        },
+        Compression::Normal => {
+            let nodes = Meter::new(Budget {
+                states: Some(NORMAL_NODES),
+                bytes: Some(NORMAL_NODES * 256),
+                time: None,
+            });
+            match NormalForm::new(lts, BelowDivergence::Itself, Acceptances::Minimal, &nodes) {
+                Ok(form) => sbisim(&expand(&form)),
+                Err(_) => sbisim(lts),
+            }
+        }
     }
 }
 
@@ -340,7 +348,7 @@ pub fn diamond(lts: &Lts) -> Lts {
             });
         }
         rows.push(row);
-        accepts.push(minimal_acceptances(lts, &set));
+        accepts.push(acceptances(lts, &set, Acceptances::Minimal));
         divergent.push(diverges[order[at] as usize]);
         at += 1;
     }

@@ -76,6 +76,15 @@ fn set(events: &Events, of: &[EventId]) -> String {
 }
 
 impl Counterexample {
+    /// Whether another counterexample shows a person the same: the trace and what is wrong.
+    pub fn is_like(&self, other: &Counterexample) -> bool {
+        let same_kind = match (&self.violation, &other.violation) {
+            (Violation::Divergence { .. }, Violation::Divergence { .. }) => true,
+            (mine, theirs) => mine == theirs,
+        };
+        same_kind && self.trace() == other.trace()
+    }
+
     /// The visible events of the steps.
     pub fn trace(&self) -> Vec<EventId> {
         self.steps

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::CheckError;
-use crate::engine::network::Limits;
+use crate::engine::budget::{Activity, Meter, Spent};
 use crate::engine::semantics::{Context, Semantics};
 use crate::event::EventId;
 use crate::process::ProcId;
@@ -17,6 +17,8 @@ pub struct Lts {
     /// States whose transitions are not known, because a limit was reached; sorted. A verdict
     /// that passes through one is no verdict.
     pub unexplored: Vec<u32>,
+    /// Why there are such states.
+    pub(crate) spent: Option<Spent>,
 }
 
 impl Lts {
@@ -34,6 +36,7 @@ impl Lts {
             offsets: vec![0],
             steps: Vec::new(),
             unexplored: Vec::new(),
+            spent: None,
         }
     }
 
@@ -63,23 +66,40 @@ impl Lts {
         &self.steps[from as usize..to as usize]
     }
 
-    /// All states that the limits let be explored from a term, breadth-first.
+    /// Memory of the system.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.offsets.len() * 4 + self.steps.len() * 8) as u64
+    }
+
+    /// Adds a state whose transitions are not known.
+    pub(crate) fn push_unexplored(&mut self) {
+        self.unexplored.push(self.len() as u32);
+        self.push(Vec::new());
+    }
+
+    /// All states that the budget lets be explored from a term, breadth-first.
     pub(crate) fn of_process(
         context: &mut Context,
         semantics: &mut Semantics,
         process: ProcId,
-        limits: &Limits,
+        meter: &Meter,
     ) -> Result<Lts, CheckError> {
+        // A number and its place in the hash table.
+        const BYTES_PER_STATE: u64 = 20;
+        let before = context.bytes() + semantics.bytes();
         let mut ids: FxHashMap<ProcId, u32> = FxHashMap::default();
         ids.insert(process, 0);
         let mut order = vec![process];
         let mut lts = Lts::start();
         let mut next = 0;
         while next < order.len() {
-            if limits.reached(next) {
-                lts.unexplored = (next as u32..order.len() as u32).collect();
+            let bytes = (context.bytes() + semantics.bytes()).saturating_sub(before)
+                + lts.bytes()
+                + order.len() as u64 * BYTES_PER_STATE;
+            lts.spent = meter.spent(Activity::Compiling, next as u64, bytes);
+            if lts.spent.is_some() {
                 for _ in next..order.len() {
-                    lts.push(Vec::new());
+                    lts.push_unexplored();
                 }
                 break;
             }
@@ -97,6 +117,8 @@ impl Lts {
             lts.push(numbered);
             next += 1;
         }
+        let grown = (context.bytes() + semantics.bytes()).saturating_sub(before);
+        meter.keep(next as u64, grown);
         Ok(lts)
     }
 }

@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::engine::DONE;
+use crate::engine::budget::Spent;
 use crate::engine::lts::Lts;
 use crate::event::EventId;
 
@@ -20,6 +21,8 @@ pub struct Machine {
     dense: Vec<(u32, u32)>,
     /// States whose transitions are not known; sorted.
     pub unexplored: Vec<u32>,
+    /// Why there are such states.
+    pub spent: Option<Spent>,
 }
 
 const DENSE_LIMIT: usize = 1 << 18;
@@ -55,6 +58,7 @@ impl Machine {
             alphabet,
             dense: Vec::new(),
             unexplored: lts.unexplored.clone(),
+            spent: lts.spent.clone(),
         };
         for state in 0..lts.len() as u32 {
             for &(event, to) in lts.steps(state) {
@@ -127,6 +131,12 @@ impl Machine {
         let first = labels.partition_point(|&l| l < label);
         let end = labels.partition_point(|&l| l <= label);
         span.start + first..span.start + end
+    }
+
+    /// Memory of the machine.
+    pub fn bytes(&self) -> u64 {
+        let words = self.offsets.len() + 2 * self.labels.len() + 2 * self.dense.len();
+        words as u64 * 4
     }
 
     /// How many transitions a state has on average.

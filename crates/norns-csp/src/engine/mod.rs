@@ -3,27 +3,35 @@
 //! | step | files |
 //! | --- | --- |
 //! | transitions of one term, by the operational semantics | [`semantics`] |
-//! | a term explored into an explicit transition system | [`lts`], [`compress`] |
-//! | a term split into components and the rules that join them | `shape`, `machine`, `network` |
+//! | a term split into components and the rules that join them | `shape`, `compile`, `machine`, `network` |
+//! | a term or a network explored into one transition system | [`lts`], `explore`, [`compress`], `watchdog` |
 //! | the specification, determinised | [`normal`] |
 //! | the search through the product of both | `search`, `store`, `layout`, `reduce`, `cycles` |
-//! | questions, verdicts, counterexamples | [`check`], [`counterexample`] |
+//! | what all of this may spend | [`budget`] |
+//! | questions, verdicts, counterexamples | [`check`], `question`, `witness`, [`counterexample`] |
 
+pub mod budget;
 pub mod check;
+mod compile;
 pub mod compress;
 pub mod counterexample;
 mod cycles;
+mod explore;
 mod layout;
 pub mod lts;
 mod machine;
 mod network;
 pub mod normal;
+mod question;
 mod reduce;
 mod search;
 pub mod semantics;
 mod shape;
 mod store;
+mod watchdog;
+mod witness;
 
+pub use budget::{Budget, Progress};
 pub use reduce::Reduction;
-pub use search::{Budget, Progress};
+
 pub use shape::DONE;

@@ -5,19 +5,11 @@
 //! thread leads its lock operations, not the mutex, which offers itself to everybody.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use rustc_hash::FxHashMap;
-
-use crate::CheckError;
-use crate::engine::compress;
+use crate::engine::budget::Spent;
 use crate::engine::layout::Layout;
-use crate::engine::lts::Lts;
 use crate::engine::machine::Machine;
-use crate::engine::semantics::{Context, Semantics};
-use crate::engine::shape::{NodeId, Shapes, Split};
 use crate::event::EventId;
-use crate::process::{ProcId, Process};
 
 /// One component.
 #[derive(Clone, Debug)]
@@ -35,17 +27,17 @@ pub struct Rule {
     /// The format after it, or [`TERMINATED`].
     pub next: u32,
     // `actions[from..to]` of the format: (component, label); the leader first.
-    from: u32,
-    to: u32,
+    pub(super) from: u32,
+    pub(super) to: u32,
     // `resets[…]`: components that the next format does not use.
-    resets: u32,
+    pub(super) resets: u32,
 }
 
 #[derive(Debug)]
-struct Lead {
-    component: u32,
+pub(super) struct Lead {
+    pub component: u32,
     // For each label: rules `start..middle` are tau, `middle..end` are not.
-    ranges: Vec<(u32, u32, u32)>,
+    pub ranges: Vec<(u32, u32, u32)>,
 }
 
 /// A state of the static part, with its rules.
@@ -53,12 +45,15 @@ struct Lead {
 pub struct Format {
     // Rules without components first, then by leader, label, and tau before the rest.
     pub rules: Vec<Rule>,
-    actions: Vec<(u32, u32)>,
-    free: usize,
-    leads: Vec<Lead>,
-    resets: Vec<Vec<u32>>,
-    /// Components that take part in some rule.
+    pub(super) actions: Vec<(u32, u32)>,
+    pub(super) free: usize,
+    pub(super) leads: Vec<Lead>,
+    pub(super) resets: Vec<Vec<u32>>,
+    /// Components that take part in some rule; sorted.
     pub active: Vec<u32>,
+    /// Components that are there, whether or not some rule needs them; sorted. One that was cut
+    /// short before its first transition takes part in no rule.
+    pub present: Vec<u32>,
 }
 
 impl Format {
@@ -95,286 +90,8 @@ pub enum Which {
     All,
 }
 
-/// How large a component or a specification may become while compiling.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    pub states: usize,
-    pub until: Option<Instant>,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            states: 2_000_000,
-            until: None,
-        }
-    }
-}
-
-impl Limits {
-    /// Whether a system with this many states has to be cut short here.
-    pub fn reached(&self, states: usize) -> bool {
-        states >= self.states
-            || states.is_multiple_of(1024) && self.until.is_some_and(|until| Instant::now() > until)
-    }
-}
-
-const MAX_FORMATS: usize = 512;
-const MAX_RULES: usize = 4_000_000;
-
-/// Compiles processes; remembers the components it has built.
-#[derive(Default)]
-pub struct Compiler {
-    semantics: Semantics,
-    machines: FxHashMap<ProcId, Arc<Machine>>,
-    limits: Limits,
-}
-
-impl Compiler {
-    /// Sets the limits; components that were cut short under others are forgotten.
-    pub fn set_limits(&mut self, limits: Limits) {
-        self.machines
-            .retain(|_, machine| machine.unexplored.is_empty());
-        self.limits = limits;
-    }
-
-    /// The network of a process.
-    pub fn network(
-        &mut self,
-        context: &mut Context,
-        process: ProcId,
-    ) -> Result<Network, CheckError> {
-        match self.split(context, process, Split::Everything)? {
-            Some(network) => Ok(network),
-            None => Ok(self
-                .split(context, process, Split::ParallelOnly)?
-                .expect("without control operators there is one format")),
-        }
-    }
-
-    fn split(
-        &mut self,
-        context: &mut Context,
-        process: ProcId,
-        split: Split,
-    ) -> Result<Option<Network>, CheckError> {
-        let mut shapes = Shapes::default();
-        let root = shapes.build(context, process, split)?;
-        let used = shapes.leaves_of(root);
-        let mut components = Vec::with_capacity(used.len());
-        let mut number = vec![u32::MAX; shapes.leaves.len()];
-        let leaves = shapes.leaves.clone();
-        for &leaf in &used {
-            number[leaf as usize] = components.len() as u32;
-            let of = &leaves[leaf as usize];
-            let machine = self.machine(context, of.process)?;
-            let name = of
-                .name
-                .clone()
-                .unwrap_or_else(|| format!("process {}", leaf + 1));
-            components.push(Component { name, machine });
-        }
-        name_apart(&mut components);
-        let alphabet = |leaf: u32| {
-            components[number[leaf as usize] as usize]
-                .machine
-                .alphabet
-                .clone()
-        };
-        let omega = shapes.omega();
-        let mut ids: FxHashMap<NodeId, u32> = FxHashMap::default();
-        ids.insert(root, 0);
-        let mut order = vec![root];
-        let mut formats = Vec::new();
-        let mut total = 0;
-        while formats.len() < order.len() {
-            if split == Split::Everything && (order.len() > MAX_FORMATS || total > MAX_RULES) {
-                return Ok(None);
-            }
-            let node = order[formats.len()];
-            let rules = shapes.rules(context, &alphabet, node);
-            total += rules.len();
-            let here = shapes.leaves_of(node);
-            let mut format = Format::default();
-            let mut resets: FxHashMap<NodeId, u32> = FxHashMap::default();
-            let mut built = Vec::with_capacity(rules.len());
-            for rule in rules {
-                let next = if rule.next == omega {
-                    TERMINATED
-                } else {
-                    *ids.entry(rule.next).or_insert_with(|| {
-                        order.push(rule.next);
-                        order.len() as u32 - 1
-                    })
-                };
-                let resets = *resets.entry(rule.next).or_insert_with(|| {
-                    let there = shapes.leaves_of(rule.next);
-                    let dropped = here.iter().filter(|l| there.binary_search(l).is_err());
-                    format
-                        .resets
-                        .push(dropped.map(|&l| number[l as usize]).collect());
-                    format.resets.len() as u32 - 1
-                });
-                let mut actions: Vec<(u32, u32)> = rule
-                    .actions
-                    .iter()
-                    .map(|&(leaf, event)| {
-                        let component = number[leaf as usize];
-                        let label = components[component as usize]
-                            .machine
-                            .alphabet
-                            .binary_search(&event)
-                            .expect("rules use the events of their leaves");
-                        (component, label as u32)
-                    })
-                    .collect();
-                if let Some(leader) = (0..actions.len()).min_by(|&a, &b| {
-                    let breadth = |i: usize| components[actions[i].0 as usize].machine.breadth();
-                    breadth(a).total_cmp(&breadth(b))
-                }) {
-                    actions.swap(0, leader);
-                }
-                built.push((actions, rule.event, next, resets));
-            }
-            // Leader and label first; then tau before others; then a fixed order.
-            built.sort_by(|a, b| {
-                let key = |r: &(Vec<(u32, u32)>, EventId, u32, u32)| {
-                    (r.0.first().copied(), r.1 != EventId::TAU)
-                };
-                key(a)
-                    .cmp(&key(b))
-                    .then_with(|| (a.1, &a.0, a.2).cmp(&(b.1, &b.0, b.2)))
-            });
-            built.dedup();
-            for (actions, event, next, resets) in built {
-                let from = format.actions.len() as u32;
-                format.actions.extend(actions);
-                let to = format.actions.len() as u32;
-                format.rules.push(Rule {
-                    event,
-                    next,
-                    from,
-                    to,
-                    resets,
-                });
-            }
-            index(&mut format, &components);
-            formats.push(format);
-        }
-        let mut bits = vec![0, bits_for(formats.len())];
-        bits.extend(components.iter().map(|c| bits_for(c.machine.len())));
-        let cut = components.iter().any(|c| !c.machine.unexplored.is_empty());
-        Ok(Some(Network {
-            components,
-            formats,
-            layout: Layout::new(&bits),
-            cut,
-        }))
-    }
-
-    fn machine(
-        &mut self,
-        context: &mut Context,
-        process: ProcId,
-    ) -> Result<Arc<Machine>, CheckError> {
-        if let Some(machine) = self.machines.get(&process) {
-            return Ok(machine.clone());
-        }
-        let lts = self.lts(context, process)?;
-        let machine = Arc::new(Machine::new(&lts));
-        self.machines.insert(process, machine.clone());
-        Ok(machine)
-    }
-
-    /// The transition system of a component: from the firing rules of its terms, or, for a
-    /// compression, from the network below it.
-    fn lts(&mut self, context: &mut Context, process: ProcId) -> Result<Lts, CheckError> {
-        // A compression may stand behind calls.
-        let mut below = process;
-        let mut seen = Vec::new();
-        while let Process::Call(call) = context.processes.get(below)
-            && !seen.contains(&call)
-        {
-            seen.push(call);
-            below = context.processes.unfold(call, context.definitions)?;
-        }
-        if let Process::Compress(compression, inner) = context.processes.get(below) {
-            let lts = self.explicit(context, inner)?;
-            return Ok(if lts.unexplored.is_empty() {
-                compress::compress(&lts, compression)
-            } else {
-                lts
-            });
-        }
-        let lts = Lts::of_process(context, &mut self.semantics, process, &self.limits)?;
-        Ok(if compress::pays(&lts) {
-            compress::sbisim(&lts)
-        } else {
-            lts
-        })
-    }
-
-    /// The whole product of a process, as one transition system.
-    pub fn explicit(&mut self, context: &mut Context, process: ProcId) -> Result<Lts, CheckError> {
-        let network = self.network(context, process)?;
-        Ok(network.explore(&self.limits))
-    }
-}
-
 pub fn bits_for(values: usize) -> u32 {
     usize::BITS - values.saturating_sub(1).leading_zeros()
-}
-
-/// Numbers components of equal names.
-fn name_apart(components: &mut [Component]) {
-    let mut count: FxHashMap<String, usize> = FxHashMap::default();
-    for component in components.iter() {
-        *count.entry(component.name.clone()).or_default() += 1;
-    }
-    let mut next: FxHashMap<String, usize> = FxHashMap::default();
-    for component in components {
-        if count[&component.name] > 1 {
-            let number = next.entry(component.name.clone()).or_default();
-            *number += 1;
-            component.name = format!("{} #{number}", component.name);
-        }
-    }
-}
-
-fn index(format: &mut Format, components: &[Component]) {
-    format.free = format.rules.iter().take_while(|r| r.from == r.to).count();
-    let mut at = format.free;
-    while at < format.rules.len() {
-        let (component, label) = format.actions(&format.rules[at])[0];
-        let start = at;
-        let same = |format: &Format, at: usize| {
-            at < format.rules.len() && format.actions(&format.rules[at])[0] == (component, label)
-        };
-        while same(format, at) && format.rules[at].event == EventId::TAU {
-            at += 1;
-        }
-        let middle = at;
-        while same(format, at) {
-            at += 1;
-        }
-        if format
-            .leads
-            .last()
-            .is_none_or(|lead| lead.component != component)
-        {
-            let labels = components[component as usize].machine.alphabet.len();
-            format.leads.push(Lead {
-                component,
-                ranges: vec![(0, 0, 0); labels],
-            });
-        }
-        let lead = format.leads.last_mut().expect("just pushed");
-        lead.ranges[label as usize] = (start as u32, middle as u32, at as u32);
-    }
-    let mut active: Vec<u32> = format.actions.iter().map(|a| a.0).collect();
-    active.sort_unstable();
-    active.dedup();
-    format.active = active;
 }
 
 impl Network {
@@ -394,10 +111,17 @@ impl Network {
         &self.formats[self.layout.get(state, FORMAT_FIELD) as usize]
     }
 
+    /// The component that was cut short, and what ended its exploration.
+    pub fn cut_component(&self) -> Option<(&Component, &Spent)> {
+        self.components
+            .iter()
+            .find_map(|c| c.machine.spent.as_ref().map(|spent| (c, spent)))
+    }
+
     /// Whether a component stands in a state that was not explored.
     pub fn at_cut(&self, state: &[u64]) -> bool {
         self.cut
-            && self.format(state).active.iter().any(|&c| {
+            && self.format(state).present.iter().any(|&c| {
                 let local = self.layout.get(state, field(c)) as u32;
                 self.components[c as usize]
                     .machine
@@ -417,6 +141,16 @@ impl Network {
                 .find(local, label)
                 .is_empty()
         })
+    }
+
+    /// Whether a state is unstable.
+    pub fn has_tau(&self, state: &[u64]) -> bool {
+        let mut any = false;
+        self.enabled_rules(state, Which::Tau, |_, _| {
+            any = true;
+            false
+        });
+        any
     }
 
     /// Calls `visit` with each enabled rule until it returns false.
@@ -534,65 +268,5 @@ impl Network {
                 choice[lower] = ranges[lower].start;
             }
         }
-    }
-
-    /// The whole product, breadth-first, up to the limits.
-    pub fn explore(&self, limits: &Limits) -> Lts {
-        let words = self.layout.words;
-        let mut ids: FxHashMap<Box<[u64]>, u32> = FxHashMap::default();
-        let mut order: Vec<Option<Box<[u64]>>> = vec![Some(self.initial().into())];
-        ids.insert(self.initial().into(), 0);
-        let mut omega = None;
-        let mut full = false;
-        let mut lts = Lts::start();
-        let mut at = 0;
-        let mut next = vec![0; words];
-        while at < order.len() {
-            let Some(state) = order[at].clone() else {
-                lts.push(Vec::new());
-                at += 1;
-                continue;
-            };
-            if full || limits.reached(at) {
-                full = true;
-                lts.unexplored.push(at as u32);
-                lts.push(Vec::new());
-                at += 1;
-                continue;
-            }
-            if self.at_cut(&state) {
-                lts.unexplored.push(at as u32);
-                lts.push(Vec::new());
-                at += 1;
-                continue;
-            }
-            let mut steps = Vec::new();
-            self.enabled_rules(&state, Which::All, |_, rule| {
-                if rule.next == TERMINATED {
-                    let id = *omega.get_or_insert_with(|| {
-                        order.push(None);
-                        order.len() as u32 - 1
-                    });
-                    steps.push((rule.event, id));
-                    return true;
-                }
-                self.fire(&state, rule, &mut next, &mut |next| {
-                    let id = match ids.get(&*next) {
-                        Some(&id) => id,
-                        None => {
-                            let id = order.len() as u32;
-                            ids.insert((&*next).into(), id);
-                            order.push(Some((&*next).into()));
-                            id
-                        }
-                    };
-                    steps.push((rule.event, id));
-                });
-                true
-            });
-            lts.push(steps);
-            at += 1;
-        }
-        lts
     }
 }

@@ -8,6 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::engine::budget::{Activity, Meter, Spent};
 use crate::engine::lts::Lts;
 use crate::event::EventId;
 
@@ -26,18 +27,15 @@ pub struct NormalForm {
     accept_words: usize,
     accepts: Vec<u64>,
     accept_offsets: Vec<u32>,
+    // For refusal testing: (node, union of the acceptances within what was offered) to the node
+    // of the states that can have refused the rest.
+    refusals: FxHashMap<(u32, Box<[u64]>), u32>,
     pub divergent: Vec<bool>,
 }
 
 pub const NONE: u32 = u32::MAX;
 
 const DENSE_LIMIT: usize = 1 << 22;
-
-/// Why there is no normal form: the limit was reached.
-#[derive(Clone, Copy, Debug)]
-pub struct TooLarge {
-    pub nodes: usize,
-}
 
 /// States with an infinite path of taus.
 pub fn divergent_states(lts: &Lts) -> Vec<bool> {
@@ -83,8 +81,8 @@ pub fn divergent_states(lts: &Lts) -> Vec<bool> {
     out.into_iter().map(|left| left > 0).collect()
 }
 
-/// What a set of states, closed under tau, must accept: minimal sets of events, sorted.
-pub fn minimal_acceptances(lts: &Lts, states: &[u32]) -> Vec<Vec<EventId>> {
+/// What the stable states among `states` accept: sets of events, the smaller ones first.
+pub fn acceptances(lts: &Lts, states: &[u32], which: Acceptances) -> Vec<Vec<EventId>> {
     let mut all: Vec<Vec<EventId>> = Vec::new();
     for &s in states {
         let steps = lts.steps(s);
@@ -98,6 +96,9 @@ pub fn minimal_acceptances(lts: &Lts, states: &[u32]) -> Vec<Vec<EventId>> {
     }
     all.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
     all.dedup();
+    if which == Acceptances::All {
+        return all;
+    }
     let mut minimal: Vec<Vec<EventId>> = Vec::new();
     for set in all {
         let covered = |m: &Vec<EventId>| m.iter().all(|e| set.binary_search(e).is_ok());
@@ -159,69 +160,40 @@ pub enum BelowDivergence {
     Itself,
 }
 
+/// Which acceptances of a node are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acceptances {
+    /// Those without a smaller one: all that failures depend on.
+    Minimal,
+    /// All of them.
+    All,
+}
+
 impl NormalForm {
-    /// The normal form of a system; `limit` bounds the nodes and, by a factor, the work.
-    pub fn new(lts: &Lts, below: BelowDivergence, limit: usize) -> Result<NormalForm, TooLarge> {
-        let mut form = NormalForm::default();
-        let mut alphabet: Vec<EventId> = (0..lts.len() as u32)
-            .flat_map(|s| lts.steps(s))
-            .map(|step| step.0)
-            .filter(|&event| event != EventId::TAU)
-            .collect();
-        alphabet.sort_unstable();
-        alphabet.dedup();
-        form.set_alphabet(alphabet);
-        let diverges = divergent_states(lts);
-        let mut closure = Closure::new(lts);
-        let mut ids: FxHashMap<Box<[u32]>, u32> = FxHashMap::default();
-        let mut order: Vec<Box<[u32]>> = vec![closure.of(lts, [0]).into()];
-        ids.insert(order[0].clone(), 0);
-        let mut work = 0;
-        form.row_offsets.push(0);
-        form.accept_offsets.push(0);
-        let mut at = 0;
-        while at < order.len() {
-            let set = std::mem::take(&mut order[at]);
-            work += set.len();
-            if at >= limit || work >= limit.saturating_mul(64) {
-                return Err(TooLarge { nodes: at });
-            }
-            let divergent = set.iter().any(|&s| diverges[s as usize]);
-            form.divergent.push(divergent);
-            if !(divergent && below == BelowDivergence::Anything) {
-                for acceptance in minimal_acceptances(lts, &set) {
-                    form.push_acceptance(&acceptance);
-                }
-                let mut steps: Vec<(EventId, u32)> = set
-                    .iter()
-                    .flat_map(|&s| lts.steps(s))
-                    .filter(|step| step.0 != EventId::TAU)
-                    .copied()
-                    .collect();
-                steps.sort_unstable();
-                steps.dedup();
-                for group in steps.chunk_by(|a, b| a.0 == b.0) {
-                    let target = closure.of(lts, group.iter().map(|step| step.1));
-                    let node = match ids.get(&target[..]) {
-                        Some(&node) => node,
-                        None => {
-                            let node = order.len() as u32;
-                            let target: Box<[u32]> = target.into();
-                            ids.insert(target.clone(), node);
-                            order.push(target);
-                            node
-                        }
-                    };
-                    form.rows.push((form.places[group[0].0.0 as usize], node));
-                }
-            }
-            form.row_offsets.push(form.rows.len() as u32);
-            form.accept_offsets
-                .push((form.accepts.len() / form.accept_words) as u32);
-            at += 1;
-        }
-        form.finish();
-        Ok(form)
+    /// The normal form of a system, unless the budget ends first.
+    pub fn new(
+        lts: &Lts,
+        below: BelowDivergence,
+        which: Acceptances,
+        meter: &Meter,
+    ) -> Result<NormalForm, Spent> {
+        Determiniser::new(lts, below, which, meter).run(Refusals::Ignored)
+    }
+
+    /// The normal form for refusal testing: what follows a node also depends on what is refused
+    /// before. No state of the system may tick and do something else (see [`split_ticks`]).
+    pub fn with_refusals(
+        lts: &Lts,
+        below: BelowDivergence,
+        meter: &Meter,
+    ) -> Result<NormalForm, Spent> {
+        Determiniser::new(lts, below, Acceptances::All, meter).run(Refusals::Observed)
+    }
+
+    /// Memory of the form.
+    pub fn bytes(&self) -> u64 {
+        let words = self.table.len() + 2 * self.rows.len() + 2 * self.accepts.len();
+        (words * 4 + self.len() * 9) as u64
     }
 
     fn set_alphabet(&mut self, alphabet: Vec<EventId>) {
@@ -331,7 +303,47 @@ impl NormalForm {
         })
     }
 
-    /// The minimal acceptances of a node.
+    /// Whether a stable state offering just these events (a bit set over places) is allowed in
+    /// the revivals model: each of its events must be offered by a stable state of the
+    /// specification that offers nothing else than they do.
+    pub fn revives(&self, node: u32, offered: &[u64]) -> bool {
+        match self.union_within(node, offered) {
+            Some(union) => offered.iter().zip(&union).all(|(o, u)| o & !u == 0),
+            None => false,
+        }
+    }
+
+    /// The union of the acceptances that lie within a set; none if no acceptance does.
+    fn union_within(&self, node: u32, offered: &[u64]) -> Option<Box<[u64]>> {
+        let mut union: Option<Box<[u64]>> = None;
+        for i in self.accept_offsets[node as usize]..self.accept_offsets[node as usize + 1] {
+            let start = i as usize * self.accept_words;
+            let set = &self.accepts[start..start + self.accept_words];
+            if set.iter().zip(offered).all(|(w, o)| w & !o == 0) {
+                let union = union.get_or_insert_with(|| vec![0; self.accept_words].into());
+                union.iter_mut().zip(set).for_each(|(u, w)| *u |= w);
+            }
+        }
+        union
+    }
+
+    /// For refusal testing: the node of the states that can have refused everything but
+    /// `offered` (a bit set over places); none if no state can.
+    pub fn refusing_rest(&self, node: u32, offered: &[u64]) -> Option<u32> {
+        let union = self.union_within(node, offered)?;
+        self.refusals.get(&(node, union)).copied()
+    }
+
+    /// As [`NormalForm::refusing_rest`], for a list of events.
+    pub fn after_refusal(&self, node: u32, offered: &[EventId]) -> Option<u32> {
+        let mut set = vec![0; self.accept_words];
+        for place in offered.iter().filter_map(|&event| self.place(event)) {
+            set[place / 64] |= 1 << (place % 64);
+        }
+        self.refusing_rest(node, &set)
+    }
+
+    /// The acceptances of a node that are kept.
     pub fn acceptances(&self, node: u32) -> Vec<Vec<EventId>> {
         let range = self.accept_offsets[node as usize]..self.accept_offsets[node as usize + 1];
         range
@@ -345,4 +357,196 @@ impl NormalForm {
             })
             .collect()
     }
+}
+
+/// Whether a normal form follows what happens after refusals.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refusals {
+    Ignored,
+    Observed,
+}
+
+/// The subset construction.
+struct Determiniser<'a> {
+    lts: &'a Lts,
+    below: BelowDivergence,
+    which: Acceptances,
+    meter: &'a Meter,
+    form: NormalForm,
+    ids: FxHashMap<Box<[u32]>, u32>,
+    // Sets of states by node; taken out once a node is done.
+    order: Vec<Box<[u32]>>,
+    // States in all of those sets.
+    members: usize,
+}
+
+impl<'a> Determiniser<'a> {
+    fn new(lts: &'a Lts, below: BelowDivergence, which: Acceptances, meter: &'a Meter) -> Self {
+        let mut alphabet: Vec<EventId> = (0..lts.len() as u32)
+            .flat_map(|s| lts.steps(s))
+            .map(|step| step.0)
+            .filter(|&event| event != EventId::TAU)
+            .collect();
+        alphabet.sort_unstable();
+        alphabet.dedup();
+        let mut form = NormalForm::default();
+        form.set_alphabet(alphabet);
+        Determiniser {
+            lts,
+            below,
+            which,
+            meter,
+            form,
+            ids: FxHashMap::default(),
+            order: Vec::new(),
+            members: 0,
+        }
+    }
+
+    /// The node of a set of states that is closed under tau.
+    fn node(&mut self, set: Vec<u32>) -> u32 {
+        if let Some(&node) = self.ids.get(&set[..]) {
+            return node;
+        }
+        let node = self.order.len() as u32;
+        let set: Box<[u32]> = set.into();
+        self.members += set.len();
+        self.ids.insert(set.clone(), node);
+        self.order.push(set);
+        node
+    }
+
+    fn run(mut self, refusals: Refusals) -> Result<NormalForm, Spent> {
+        let lts = self.lts;
+        let diverges = divergent_states(lts);
+        let mut closure = Closure::new(lts);
+        self.node(closure.of(lts, [0]));
+        self.form.row_offsets.push(0);
+        self.form.accept_offsets.push(0);
+        let mut at = 0;
+        while at < self.order.len() {
+            let bytes = self.members * 4
+                + self.order.len() * 64
+                + self.form.rows.len() * 8
+                + self.form.accepts.len() * 8
+                + self.form.refusals.len() * 64;
+            if let Some(spent) = self
+                .meter
+                .spent(Activity::Compiling, at as u64, bytes as u64)
+            {
+                return Err(spent);
+            }
+            let set = std::mem::take(&mut self.order[at]);
+            let divergent = set.iter().any(|&s| diverges[s as usize]);
+            self.form.divergent.push(divergent);
+            if !(divergent && self.below == BelowDivergence::Anything) {
+                let accepts = acceptances(lts, &set, self.which);
+                for acceptance in &accepts {
+                    self.form.push_acceptance(acceptance);
+                }
+                if refusals == Refusals::Observed {
+                    self.refusals(at as u32, &set, &accepts)?;
+                }
+                let mut steps: Vec<(EventId, u32)> = set
+                    .iter()
+                    .flat_map(|&s| lts.steps(s))
+                    .filter(|step| step.0 != EventId::TAU)
+                    .copied()
+                    .collect();
+                steps.sort_unstable();
+                steps.dedup();
+                for group in steps.chunk_by(|a, b| a.0 == b.0) {
+                    let node = self.node(closure.of(lts, group.iter().map(|step| step.1)));
+                    let place = self.form.places[group[0].0.0 as usize];
+                    self.form.rows.push((place, node));
+                }
+            }
+            self.form.row_offsets.push(self.form.rows.len() as u32);
+            self.form
+                .accept_offsets
+                .push((self.form.accepts.len() / self.form.accept_words) as u32);
+            at += 1;
+        }
+        self.form.finish();
+        self.meter.keep(self.form.len() as u64, self.form.bytes());
+        Ok(self.form)
+    }
+
+    /// The nodes behind everything that may be refused at a node: one for each union of
+    /// acceptances, with the stable states that offer nothing outside of it.
+    fn refusals(&mut self, node: u32, set: &[u32], accepts: &[Vec<EventId>]) -> Result<(), Spent> {
+        let words = self.form.accept_words;
+        let mask = |events: &mut dyn Iterator<Item = EventId>, form: &NormalForm| {
+            let mut mask: Box<[u64]> = vec![0; words].into();
+            for event in events {
+                let place = form.places[event.0 as usize] as usize;
+                mask[place / 64] |= 1 << (place % 64);
+            }
+            mask
+        };
+        let masks: Vec<Box<[u64]>> = accepts
+            .iter()
+            .map(|events| mask(&mut events.iter().copied(), &self.form))
+            .collect();
+        let stable: Vec<(u32, Box<[u64]>)> = set
+            .iter()
+            .filter(|&&s| {
+                self.lts
+                    .steps(s)
+                    .first()
+                    .is_none_or(|step| step.0 != EventId::TAU)
+            })
+            .map(|&s| {
+                let mut events = self.lts.steps(s).iter().map(|step| step.0);
+                (s, mask(&mut events, &self.form))
+            })
+            .collect();
+        let mut unions: Vec<Box<[u64]>> = Vec::new();
+        for acceptance in &masks {
+            let mut new = vec![acceptance.clone()];
+            for union in &unions {
+                new.push(union.iter().zip(acceptance).map(|(u, a)| u | a).collect());
+            }
+            for union in new {
+                if !unions.contains(&union) {
+                    unions.push(union);
+                }
+            }
+            let bytes = unions.len() * (words * 8 + 16);
+            if let Some(spent) = self.meter.spent(Activity::Compiling, 0, bytes as u64) {
+                return Err(spent);
+            }
+        }
+        for union in unions {
+            let within: Vec<u32> = stable
+                .iter()
+                .filter(|(_, offers)| offers.iter().zip(&union).all(|(o, u)| o & !u == 0))
+                .map(|(s, _)| *s)
+                .collect();
+            let behind = self.node(within);
+            self.form.refusals.insert((node, union), behind);
+        }
+        Ok(())
+    }
+}
+
+/// The system with termination made a choice: a state that can tick and do something else gets
+/// a tau to a state that can only tick. Failures and divergences stay as they are.
+pub fn split_ticks(lts: &Lts) -> Lts {
+    let mut rows: Vec<Vec<(EventId, u32)>> = Vec::with_capacity(lts.len());
+    let mut ends: Vec<Vec<(EventId, u32)>> = Vec::new();
+    for s in 0..lts.len() as u32 {
+        let steps = lts.steps(s);
+        let (ticks, mut others): (Vec<_>, Vec<_>) =
+            steps.iter().partition(|step| step.0 == EventId::TICK);
+        if ticks.is_empty() || others.is_empty() {
+            rows.push(steps.to_vec());
+            continue;
+        }
+        others.push((EventId::TAU, (lts.len() + ends.len()) as u32));
+        rows.push(others);
+        ends.push(ticks);
+    }
+    rows.append(&mut ends);
+    Lts::new(rows)
 }

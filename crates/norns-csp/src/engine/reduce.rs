@@ -22,8 +22,11 @@ use crate::event::EventId;
 /// How hard to look for a small set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reduction {
-    /// No reduction.
+    /// [`Reduction::Precise`] where it is likely to pay: for deadlock freedom, and for the
+    /// refinement of a specification by a network that is mostly hidden.
     #[default]
+    Automatic,
+    /// No reduction.
     None,
     /// The smallest set of all that can be grown from one enabled rule.
     Precise,

@@ -22,6 +22,11 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Memory of the terms and of what their definitions keep.
+    pub fn bytes(&self) -> u64 {
+        self.processes.bytes() + self.definitions.bytes()
+    }
+
     /// A name for a term: that of its call, if it is one.
     pub fn name(&self, process: ProcId) -> Option<String> {
         match self.processes.get(process) {
@@ -49,6 +54,8 @@ enum Memo {
 #[derive(Default)]
 pub struct Semantics {
     memo: Vec<Memo>,
+    // Transitions in `memo`.
+    remembered: usize,
 }
 
 impl Semantics {
@@ -87,6 +94,7 @@ impl Semantics {
             steps.sort_unstable();
             steps.dedup();
             self.grow(context);
+            self.remembered += steps.len();
             self.memo[term.0 as usize] = Memo::Known(steps.into());
             stack.pop();
         }
@@ -108,6 +116,12 @@ impl Semantics {
     /// Forgets everything, to give memory back.
     pub fn clear(&mut self) {
         self.memo = Vec::new();
+        self.remembered = 0;
+    }
+
+    /// Memory of what is remembered: a slot and a counted slice for each term.
+    pub fn bytes(&self) -> u64 {
+        (self.memo.len() * 48 + self.remembered * size_of::<Step>()) as u64
     }
 
     /// The transitions of a term whose needed terms are known.

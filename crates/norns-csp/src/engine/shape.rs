@@ -200,19 +200,24 @@ impl Shapes {
         }
     }
 
-    /// The rules of a node. `alphabet` gives the events of each leaf, [`DONE`] among them.
+    /// The rules of a node; none if there are more than `limit`. `alphabet` gives the events of
+    /// each leaf, [`DONE`] among them.
     pub fn rules(
         &mut self,
         context: &Context,
         alphabet: &dyn Fn(u32) -> Vec<EventId>,
         node: NodeId,
-    ) -> Vec<Rule> {
-        Deriver {
+        limit: usize,
+    ) -> Option<Vec<Rule>> {
+        let mut deriver = Deriver {
             shapes: self,
             context,
             alphabet,
-        }
-        .rules(node, Termination::Tick)
+            limit,
+            exceeded: false,
+        };
+        let rules = deriver.rules(node, Termination::Tick);
+        (!deriver.exceeded && rules.len() <= limit).then_some(rules)
     }
 }
 
@@ -343,6 +348,14 @@ impl Builder<'_, '_> {
                 ];
                 Ok(self.mixed(term, built, |list| Shape::Sequence(list[0], list[1])))
             }
+            // A component of its own, so that the operators around it are split from it.
+            Process::Compress(..)
+            | Process::Prioritise(..)
+            | Process::Resolve(..)
+            | Process::Watchdog(..) => {
+                let node = self.node(Built::Leaf(term));
+                Ok(Built::Node(node))
+            }
             _ => Ok(Built::Leaf(term)),
         }
     }
@@ -403,6 +416,9 @@ struct Deriver<'a, 'b, 'c> {
     shapes: &'a mut Shapes,
     context: &'a Context<'b>,
     alphabet: &'c dyn Fn(u32) -> Vec<EventId>,
+    limit: usize,
+    // Whether some node had more rules than the limit; what was derived is then incomplete.
+    exceeded: bool,
 }
 
 impl Deriver<'_, '_, '_> {
@@ -790,6 +806,10 @@ impl Deriver<'_, '_, '_> {
                 actions,
                 next,
             });
+            if rules.len() > self.limit {
+                self.exceeded = true;
+                return;
+            }
             let Some(digit) = (0..which.len()).find(|&d| which[d] + 1 < choices[d].len()) else {
                 return;
             };

@@ -6,15 +6,17 @@
 
 mod laws;
 mod merc;
+mod models;
 mod reference;
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use norns_csp::Reduction;
 use norns_csp::check::{Model, Options, Question, Verdict, check};
 use norns_csp::counterexample::Violation;
-use norns_csp::event::{EventId, EventSet, Renaming};
+use norns_csp::event::{EventId, EventSet, Priority, Renaming};
 use norns_csp::process::{CallId, Compression, NoDefinitions, ProcId, Processes};
+use norns_csp::{Budget, Reduction};
 
 use reference::{EVENTS, Graph, Tree};
 
@@ -89,7 +91,7 @@ pub fn tree(r: &mut Random, depth: usize) -> Rc<Tree> {
         });
     }
     let d = depth - 1;
-    Rc::new(match r.below(20) {
+    Rc::new(match r.below(22) {
         0 | 1 => Tree::Prefix(r.event(), tree(r, d)),
         2 | 3 => Tree::External(tree(r, d), tree(r, d)),
         4 => Tree::Internal(tree(r, d), tree(r, d)),
@@ -105,7 +107,18 @@ pub fn tree(r: &mut Random, depth: usize) -> Rc<Tree> {
         17 => Tree::Linked(tree(r, d), r.pairs(), tree(r, d)),
         18 if r.below(2) == 0 => Tree::SyncExternal(tree(r, d), r.set(), tree(r, d)),
         18 => Tree::SyncInterrupt(tree(r, d), r.set(), tree(r, d)),
-        _ => Tree::Compressed(r.below(7) as u8, tree(r, d)),
+        19 => Tree::Compressed(r.below(7) as u8, tree(r, d)),
+        20 => {
+            let classes = (0..1 + r.below(3)).map(|_| r.set()).collect();
+            Tree::Prioritised(reference::uncompressed(&tree(r, d)), classes)
+        }
+        _ => {
+            // Pairs from smaller to larger numbers form no cycle; the lower one is not maximal.
+            let pairs: Vec<(u8, u8)> = r.pairs().into_iter().filter(|(h, l)| h < l).collect();
+            let lower = pairs.iter().fold(0, |set, pair| set | 1 << pair.1);
+            let maximal = r.set() & !lower;
+            Tree::Ordered(reference::uncompressed(&tree(r, d)), pairs, maximal)
+        }
     })
 }
 
@@ -250,6 +263,16 @@ impl Subject {
                 let q = self.build(q);
                 self.p.compress(how, q)
             }
+            Tree::Prioritised(q, classes) => {
+                let q = self.build(q);
+                let classes = classes.iter().map(|&set| self.set(set)).collect();
+                self.p.prioritise(q, Priority::Classes(classes))
+            }
+            Tree::Ordered(q, of, maximal) => {
+                let (q, of, maximal) = (self.build(q), pairs(self, of), self.set(*maximal));
+                let all = self.set((1 << EVENTS) - 1);
+                self.p.prioritise(q, Priority::order(&all, of, &maximal))
+            }
             Tree::Call(which) => self.p.call(self.calls[*which]),
         }
     }
@@ -260,11 +283,15 @@ impl Subject {
             threads: 1,
             ..Options::default()
         };
+        self.ask_with(question, &options)
+    }
+
+    pub fn ask_with(&mut self, question: &Question, options: &Options) -> Verdict {
         check(
             &mut self.p,
             &mut NoDefinitions,
             question,
-            &options,
+            options,
             &mut |_| {},
         )
         .expect("random processes are guarded")
@@ -277,12 +304,17 @@ pub fn letter(model: Model) -> char {
         Model::Traces => 'T',
         Model::Failures => 'F',
         Model::FailuresDivergences => 'D',
+        Model::Revivals => 'V',
+        Model::RevivalsDivergences => 'W',
+        Model::RefusalTesting => 'R',
+        Model::RefusalTestingDivergences => 'Q',
     }
 }
 
 pub const MODELS: [Model; 3] = [Model::Traces, Model::Failures, Model::FailuresDivergences];
-const REDUCTIONS: [Reduction; 4] = [
+const REDUCTIONS: [Reduction; 5] = [
     Reduction::None,
+    Reduction::Automatic,
     Reduction::Precise,
     Reduction::Hybrid,
     Reduction::Fast,
@@ -385,6 +417,119 @@ fn refinement_agrees_with_the_reference() {
         }
     }
     println!("{compared} refinements compared, {held} hold");
+}
+
+#[test]
+fn revivals_and_refusal_testing_agree_with_the_reference() {
+    const LENGTH: usize = 3;
+    let (mut compared, mut held) = (0, 0);
+    for seed in seeds(1500) {
+        let (bodies, spec, implementation) = system(seed);
+        let (Some(s), Some(i)) = (
+            Graph::new(&spec, &bodies, 30),
+            Graph::new(&implementation, &bodies, 30),
+        ) else {
+            continue;
+        };
+        let mut subject = Subject::new(&bodies);
+        let (spec_id, imp_id) = (subject.build(&spec), subject.build(&implementation));
+        for model in [
+            Model::Revivals,
+            Model::RevivalsDivergences,
+            Model::RefusalTesting,
+            Model::RefusalTestingDivergences,
+        ] {
+            let strict = model.sees_divergence();
+            let difference = match model {
+                Model::Revivals | Model::RevivalsDivergences => {
+                    models::revival_difference(strict, &s, &i, LENGTH)
+                }
+                _ => models::refusal_difference(strict, &s, &i, LENGTH),
+            };
+            let question = Question::Refines {
+                model,
+                spec: spec_id,
+                implementation: imp_id,
+            };
+            for reduction in [Reduction::None, Reduction::Precise] {
+                let verdict = subject.ask(&question, reduction);
+                let context = || {
+                    format!(
+                        "seed {seed}, {model:?}, {reduction:?}\n{bodies:?}\nspec {spec:?}\nimpl {implementation:?}\n{difference:?}\n{verdict:?}"
+                    )
+                };
+                match (&difference, needs(&verdict)) {
+                    (Some(_), None) => panic!("a violation was missed: {}", context()),
+                    (None, Some(length)) => assert!(length > LENGTH, "{}", context()),
+                    _ => {}
+                }
+                compared += 1;
+                held += usize::from(verdict == Verdict::Holds);
+            }
+        }
+    }
+    println!("{compared} refinements compared, {held} hold");
+}
+
+/// No limit turns a verdict into another one.
+#[test]
+fn a_limit_gives_the_same_verdict_or_none() {
+    let (mut undecided, mut decided) = (0, 0);
+    for seed in seeds(1500) {
+        let (bodies, spec, implementation) = system(seed);
+        if Graph::new(&spec, &bodies, STATES).is_none()
+            || Graph::new(&implementation, &bodies, STATES).is_none()
+        {
+            continue;
+        }
+        let mut r = Random::new(seed);
+        let mut subject = Subject::new(&bodies);
+        let (spec, process) = (subject.build(&spec), subject.build(&implementation));
+        let model = MODELS[r.below(3)];
+        let question = match r.below(5) {
+            0 => Question::DeadlockFree {
+                model: Model::Failures,
+                process,
+            },
+            1 => Question::DivergenceFree { process },
+            2 => Question::Deterministic {
+                model: Model::Failures,
+                process,
+            },
+            _ => Question::Refines {
+                model,
+                spec,
+                implementation: process,
+            },
+        };
+        let unlimited = subject.ask(&question, Reduction::None);
+        let fails = |verdict: &Verdict| matches!(verdict, Verdict::Fails(_));
+        for _ in 0..6 {
+            let mut budget = Budget::default();
+            match r.below(3) {
+                0 => budget.states = Some(r.below(60) as u64),
+                1 => budget.bytes = Some(r.below(40_000) as u64),
+                _ => budget.time = Some(Duration::from_nanos(r.below(200_000) as u64)),
+            }
+            let options = Options {
+                threads: 1,
+                budget,
+                ..Options::default()
+            };
+            let limited = subject.ask_with(&question, &options);
+            if let Verdict::Undecided(_) = limited {
+                undecided += 1;
+                continue;
+            }
+            decided += 1;
+            assert_eq!(
+                fails(&limited),
+                fails(&unlimited),
+                "seed {seed} {budget:?} {question:?}\n{limited:?}\n{unlimited:?}"
+            );
+        }
+    }
+    assert!(undecided > 0 && decided > 0, "{undecided} {decided}");
 }
 
 #[test]

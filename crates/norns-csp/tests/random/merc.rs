@@ -93,6 +93,7 @@ fn explicit_systems_agree_with_merc() {
                 Model::Traces => RefinementType::Weaktrace,
                 Model::Failures => RefinementType::StableFailures,
                 Model::FailuresDivergences => RefinementType::FailuresDivergences,
+                _ => unreachable!("not among MODELS"),
             };
             let read = |of: &Explicit| read_aut(of.aut().as_bytes()).expect("well formed");
             let (expected, _) = refines(

@@ -34,6 +34,10 @@ pub enum Tree {
     SyncExternal(Rc<Tree>, u8, Rc<Tree>),
     SyncInterrupt(Rc<Tree>, u8, Rc<Tree>),
     Compressed(u8, Rc<Tree>),
+    /// `prioritise` with these classes.
+    Prioritised(Rc<Tree>, Vec<u8>),
+    /// `prioritisepo` with all events, pairs (higher, lower) and maximal events.
+    Ordered(Rc<Tree>, Vec<(u8, u8)>, u8),
     Call(usize),
 }
 
@@ -241,9 +245,47 @@ pub fn steps(p: &Rc<Tree>, calls: &[Rc<Tree>]) -> Steps {
             }
         }
         Compressed(_, q) => out = of(q),
+        Prioritised(q, classes) => {
+            let all = of(q);
+            // Smaller is more urgent; none is not compared.
+            let level = |e: u8| match e {
+                TAU | TICK => Some(0),
+                e => classes.iter().position(|&set| has(set, e)),
+            };
+            for (e, n) in &all {
+                let yields = level(*e).is_some_and(|mine| {
+                    all.iter().any(|(f, _)| level(*f).is_some_and(|l| l < mine))
+                });
+                if !yields {
+                    let rest = Rc::new(Prioritised(n.clone(), classes.clone()));
+                    out.push((*e, if *e == TICK { omega() } else { rest }));
+                }
+            }
+        }
+        Ordered(q, pairs, maximal) => {
+            let all = of(q);
+            for (e, n) in &all {
+                let yields = all.iter().any(|(f, _)| match *f {
+                    TAU | TICK => *e < EVENTS && !has(*maximal, *e),
+                    f => above(pairs, f, *e, EVENTS),
+                });
+                if !yields {
+                    let rest = Rc::new(Ordered(n.clone(), pairs.clone(), *maximal));
+                    out.push((*e, if *e == TICK { omega() } else { rest }));
+                }
+            }
+        }
         Call(which) => out = of(&calls[*which]),
     }
     out
+}
+
+/// Whether a chain of pairs (higher, lower) leads from one event down to another.
+fn above(pairs: &[(u8, u8)], high: u8, low: u8, depth: u8) -> bool {
+    depth > 0
+        && pairs
+            .iter()
+            .any(|&(h, l)| h == high && (l == low || above(pairs, l, low, depth - 1)))
 }
 
 /// The rules that all parallel operators share: taus and free events alone, termination of one
@@ -336,7 +378,7 @@ impl Graph {
     }
 
     /// Whether a state can do taus for ever: more taus in a row than there are states.
-    fn diverges(&self, s: usize) -> bool {
+    pub fn diverges(&self, s: usize) -> bool {
         let mut now = BTreeSet::from([s]);
         for _ in 0..=self.steps.len() {
             now = now
@@ -412,6 +454,33 @@ pub fn meaning(graph: &Graph, length: usize, strict: bool) -> Meaning {
         }
     }
     m
+}
+
+/// The tree without compressions: what a priority sees depends on how taus are placed, which they
+/// do not keep.
+pub fn uncompressed(p: &Rc<Tree>) -> Rc<Tree> {
+    let of = uncompressed;
+    Rc::new(match &**p {
+        Compressed(_, q) => return of(q),
+        Prefix(e, q) => Prefix(*e, of(q)),
+        External(l, r) => External(of(l), of(r)),
+        Internal(l, r) => Internal(of(l), of(r)),
+        Sliding(l, r) => Sliding(of(l), of(r)),
+        Interrupt(l, r) => Interrupt(of(l), of(r)),
+        Exception(l, set, r) => Exception(of(l), *set, of(r)),
+        Sequence(l, r) => Sequence(of(l), of(r)),
+        Hide(q, set) => Hide(of(q), *set),
+        Project(q, set) => Project(of(q), *set),
+        Rename(q, pairs) => Rename(of(q), pairs.clone()),
+        Parallel(l, set, r) => Parallel(of(l), *set, of(r)),
+        Alphabetised(l, a, b, r) => Alphabetised(of(l), *a, *b, of(r)),
+        Linked(l, pairs, r) => Linked(of(l), pairs.clone(), of(r)),
+        SyncExternal(l, set, r) => SyncExternal(of(l), *set, of(r)),
+        SyncInterrupt(l, set, r) => SyncInterrupt(of(l), *set, of(r)),
+        Prioritised(q, classes) => Prioritised(of(q), classes.clone()),
+        Ordered(q, pairs, maximal) => Ordered(of(q), pairs.clone(), *maximal),
+        Stop | Skip | Omega | Div | Chaos(_) | Run(_) | Call(_) => return p.clone(),
+    })
 }
 
 /// The first behaviour, up to the length, of `implementation` that `spec` does not have.
