@@ -58,6 +58,17 @@ pub enum Bug {
     Stuck { blocked: Vec<EventIndex> },
 }
 
+impl Bug {
+    /// The events that the bug is about, in the order in which it names them: each is the next
+    /// one of its thread.
+    pub fn events(&self) -> Vec<EventIndex> {
+        match self {
+            Bug::Race { first, second } => vec![*first, *second],
+            Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
+        }
+    }
+}
+
 /// A legal sequence of events, at most one prefix of every thread, and the bug that follows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Witness {

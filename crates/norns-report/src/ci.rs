@@ -56,7 +56,8 @@ pub fn github(findings: &Findings) -> String {
         let place = finding.places.first();
         let file = place.map(|place| property(&place.file)).unwrap_or_default();
         let line = place.map_or(0, |place| place.line);
-        let title = format!("{} {}", finding.kind.code().code, finding.kind.code().words);
+        let kind = finding.kind.definition();
+        let title = format!("{} {}", kind.code, kind.words);
         out.push_str(&format!(
             "::{level} file={file},line={line},title={}::{}\n",
             property(&title),
@@ -75,7 +76,7 @@ fn headline(finding: &Finding) -> String {
         .collect();
     format!(
         "{} {}: {}",
-        finding.kind.code().words,
+        finding.kind.definition().words,
         finding.id,
         places.join(", ")
     )

@@ -4,12 +4,15 @@
 //! the trace: it is for the few operations of a bug.
 
 use norns_model::Bug;
+use norns_trace::effect::{OnBarrier, OnCondition, OnLock, OnSemaphore, OnThread};
 use norns_trace::{
-    Access, AtomicKind, Event, EventIndex, ObjectId, ObjectKind, Op, SourcePlace, Trace,
+    Access, AtomicKind, Effect, Event, EventIndex, Mode, ObjectId, ObjectKind, Op, SourcePlace,
+    TouchKind, Trace,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::finding::{AccessKind, Kind};
+use crate::finding::AccessKind;
+use crate::kind::Kind;
 
 /// What kind of step this is: decides the shape and colour of its mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -251,13 +254,9 @@ pub fn origin(trace: &Trace, access: Access, index: EventIndex) -> String {
 
 /// The kind of a finding that shows this bug.
 pub fn bug_kind(trace: &Trace, bug: &Bug) -> Kind {
-    let frees = |event: EventIndex| matches!(trace.events[event.index()].op, Op::Free(_));
+    let frees = |event: EventIndex| access_kind(trace.events[event.index()].op) == AccessKind::Free;
     match bug {
-        Bug::Race { first, second } => match (frees(*first), frees(*second)) {
-            (true, true) => Kind::DoubleFree,
-            (false, false) => Kind::DataRace,
-            _ => Kind::UseAfterFree,
-        },
+        Bug::Race { first, second } => Kind::of_race([frees(*first), frees(*second)]),
         Bug::LockDeadlock { .. } => Kind::Deadlock,
         Bug::Stuck { .. } => Kind::Stuck,
     }
@@ -265,24 +264,48 @@ pub fn bug_kind(trace: &Trace, bug: &Bug) -> Kind {
 
 /// What an operation of a bug does.
 pub fn access_kind(op: Op) -> AccessKind {
-    match op {
-        Op::Read(_) => AccessKind::Read,
-        Op::Write(_) => AccessKind::Write,
-        Op::Free(_) => AccessKind::Free,
-        Op::Lock(_) => AccessKind::Lock,
-        Op::ReadLock(_) => AccessKind::ReadLock,
-        Op::Wait(_) | Op::FailedWait(_) => AccessKind::Wait,
-        Op::SemWait(_) => AccessKind::SemWait,
-        Op::BarrierEnter(_) | Op::BarrierExit(_) => AccessKind::Barrier,
-        Op::Join(_) => AccessKind::Join,
-        Op::OnceBegin(_) | Op::OnceEnd(_) | Op::OncePass(_) => AccessKind::Once,
-        Op::Atomic {
-            kind: AtomicKind::Load | AtomicKind::FailedExchange,
-            ..
-        } => AccessKind::AtomicRead,
-        Op::Atomic { .. } => AccessKind::AtomicWrite,
-        _ => AccessKind::Event,
+    match op.effect() {
+        Effect::Thread(act) => match act {
+            OnThread::Join(_) => AccessKind::Join,
+            OnThread::Start
+            | OnThread::End
+            | OnThread::Fork(_)
+            | OnThread::FailedJoin(_)
+            | OnThread::Detach(_) => AccessKind::Event,
+        },
+        Effect::Lock(_, act) => match act {
+            OnLock::Acquire(Mode::Write) => AccessKind::Lock,
+            OnLock::Acquire(Mode::Read) => AccessKind::ReadLock,
+            OnLock::FailedAcquire(_) | OnLock::Release => AccessKind::Event,
+        },
+        Effect::Once(..) => AccessKind::Once,
+        Effect::Condition(_, act) => match act {
+            OnCondition::Wait | OnCondition::TimedOut => AccessKind::Wait,
+            OnCondition::Signal | OnCondition::Broadcast => AccessKind::Event,
+        },
+        Effect::Barrier(_, act) => match act {
+            OnBarrier::Enter | OnBarrier::Exit => AccessKind::Barrier,
+            OnBarrier::Init(_) => AccessKind::Event,
+        },
+        Effect::Semaphore(_, act) => match act {
+            OnSemaphore::Wait => AccessKind::SemWait,
+            OnSemaphore::Init(_) | OnSemaphore::FailedWait | OnSemaphore::Post => AccessKind::Event,
+        },
+        Effect::Memory(touch) => match (touch.kind, touch.writes) {
+            (TouchKind::Plain, false) => AccessKind::Read,
+            (TouchKind::Plain, true) => AccessKind::Write,
+            (TouchKind::Atomic, false) => AccessKind::AtomicRead,
+            (TouchKind::Atomic, true) => AccessKind::AtomicWrite,
+            (TouchKind::Free, _) => AccessKind::Free,
+            (TouchKind::Allocate, _) => AccessKind::Event,
+        },
+        Effect::Local => AccessKind::Event,
     }
+}
+
+/// Whether this is the entry of a function or its return.
+pub fn is_call(op: Op) -> bool {
+    op == Op::Enter || op == Op::Leave
 }
 
 /// Where a person would say that an event took place: the innermost frame with a line that is
@@ -301,17 +324,18 @@ fn calling_frame(trace: &Trace, index: EventIndex) -> Option<&SourcePlace> {
     let thread = trace.events[index.index()].thread;
     let mut returned = 0;
     for earlier in trace.events[..index.index()].iter().rev() {
-        match earlier.op {
-            _ if earlier.thread != thread => {}
-            Op::Leave => returned += 1,
-            Op::Enter if returned > 0 => returned -= 1,
-            Op::Enter => {
-                let frames = &trace.place(earlier.place).frames;
-                if let Some(own) = frames.iter().find(|frame| is_own(frame)) {
-                    return Some(own);
-                }
+        if earlier.thread != thread {
+            continue;
+        }
+        if earlier.op == Op::Leave {
+            returned += 1;
+        } else if earlier.op == Op::Enter && returned > 0 {
+            returned -= 1;
+        } else if earlier.op == Op::Enter {
+            let frames = &trace.place(earlier.place).frames;
+            if let Some(own) = frames.iter().find(|frame| is_own(frame)) {
+                return Some(own);
             }
-            _ => {}
         }
     }
     None

@@ -3,12 +3,44 @@
 use std::path::Path;
 
 use norns_model::NotAnalysed;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::build::begin_with_smallest;
+use crate::kind::Kind;
 
 /// The version of the JSON form.
 pub const FORMAT: u32 = 1;
+
+/// The names of an enum's variants in JSON, said once: `ALL`, `name` and the serialisation.
+macro_rules! named {
+    ($type:ident $what:literal: $($variant:ident = $name:literal),* $(,)?) => {
+        impl $type {
+            pub const ALL: [$type; [$($name),*].len()] = [$($type::$variant),*];
+
+            /// The name in JSON.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($type::$variant => $name,)*
+                }
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let name = String::deserialize(deserializer)?;
+                let found = $type::ALL.into_iter().find(|one| one.name() == name);
+                let unknown = || D::Error::custom(format!(concat!("{:?} is not ", $what), name));
+                found.ok_or_else(unknown)
+            }
+        }
+    };
+}
 
 /// Everything that one `check` or `predict` has to say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +69,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Puts the places in the order that `bug_events` gives them.
+    /// Puts the places in the order in which they are shown; the same as that of `bug_events`.
     pub fn arrange(&mut self) {
         let key = |place: &Place| {
             let at =
@@ -45,10 +77,7 @@ impl Finding {
             let reads = place.access == AccessKind::Read;
             (reads, at, place.thread.clone())
         };
-        match self.kind {
-            Kind::Deadlock => begin_with_smallest(&mut self.places, key),
-            _ => self.places.sort_by_key(key),
-        }
+        self.kind.definition().order.arrange(&mut self.places, key);
     }
 
     /// Whether it makes `norns check` fail.
@@ -57,23 +86,21 @@ impl Finding {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    DataRace,
-    UseAfterFree,
-    DoubleFree,
-    Deadlock,
-    /// A wait that nothing will end: condition, semaphore, barrier or join.
-    Stuck,
+/// How far a finding is proved. Sorted from the most to the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// A run has shown it.
+    Confirmed,
+    /// There is a schedule that shows it, and no run has.
+    Predicted,
+    /// A race that a loop waiting for a value keeps from happening.
+    OrderedBySpinLoop,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Status {
-    Confirmed,
-    Predicted,
-    OrderedBySpinLoop,
+named! { Status "a status":
+    Confirmed = "confirmed",
+    Predicted = "predicted",
+    OrderedBySpinLoop = "ordered-by-spin-loop",
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,8 +112,8 @@ pub struct Place {
     pub access: AccessKind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// What an operation of a finding does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessKind {
     Read,
     Write,
@@ -103,22 +130,28 @@ pub enum AccessKind {
     Event,
 }
 
+named! { AccessKind "an access":
+    Read = "read",
+    Write = "write",
+    Free = "free",
+    Lock = "lock",
+    ReadLock = "read-lock",
+    Wait = "wait",
+    SemWait = "sem-wait",
+    Barrier = "barrier",
+    Join = "join",
+    Once = "once",
+    AtomicRead = "atomic-read",
+    AtomicWrite = "atomic-write",
+    Event = "event",
+}
+
 impl AccessKind {
-    pub fn words(self) -> &'static str {
+    /// In plain words.
+    pub fn words(self) -> String {
         match self {
-            AccessKind::Read => "read",
-            AccessKind::Write => "write",
-            AccessKind::Free => "free",
-            AccessKind::Lock => "lock",
-            AccessKind::ReadLock => "read lock",
-            AccessKind::Wait => "wait",
-            AccessKind::SemWait => "semaphore",
-            AccessKind::Barrier => "barrier",
-            AccessKind::Join => "join",
-            AccessKind::Once => "once",
-            AccessKind::AtomicRead => "atomic read",
-            AccessKind::AtomicWrite => "atomic write",
-            AccessKind::Event => "event",
+            AccessKind::SemWait => "semaphore".into(),
+            other => other.name().replace('-', " "),
         }
     }
 }

@@ -6,7 +6,8 @@
 
 use crate::build::Sources;
 use crate::describe::base_name;
-use crate::finding::{Finding, Kind, Place};
+use crate::finding::{Finding, Place};
+use crate::kind::Kind;
 
 /// 64 bits of FNV-1a over the sorted places, as 16 hexadecimal digits.
 pub fn fingerprint(kind: Kind, places: &[Place], sources: Sources) -> String {
@@ -15,7 +16,7 @@ pub fn fingerprint(kind: Kind, places: &[Place], sources: Sources) -> String {
         .map(|place| place_key(place, sources))
         .collect();
     keys.sort();
-    let mut text = kind.code().code.to_string();
+    let mut text = kind.definition().code.to_string();
     for key in keys {
         text.push('\n');
         text.push_str(&key);

@@ -9,7 +9,6 @@ use std::fmt::Write;
 
 use crate::describe::{Mark, base_name};
 use crate::escape::Markup;
-use crate::finding::Status;
 use crate::sketch::{Edge, Operation, Panel, Row, Sketch, Step};
 
 const ROW: usize = 30;
@@ -89,10 +88,8 @@ fn index(html: &mut Markup, sketches: &[Sketch]) {
             .raw("\"><code>");
         html.text(&sketch.id)
             .raw("</code></a></td><td class=\"")
-            .raw(status_word(sketch.status));
-        html.raw("\">")
-            .raw(status_word(sketch.status))
-            .raw("</td><td>");
+            .raw(sketch.status.name());
+        html.raw("\">").raw(sketch.status.name()).raw("</td><td>");
         with_code(html, &sketch.title);
         html.raw("</td><td>");
         for (at, operation) in sketch.operations.iter().enumerate() {
@@ -104,14 +101,6 @@ fn index(html: &mut Markup, sketches: &[Sketch]) {
         html.raw("</td></tr>\n");
     }
     html.raw("</tbody></table>\n");
-}
-
-fn status_word(status: Status) -> &'static str {
-    match status {
-        Status::Confirmed => "confirmed",
-        Status::Predicted => "predicted",
-        Status::OrderedBySpinLoop => "ordered-by-spin-loop",
-    }
 }
 
 fn place(operation: &Operation) -> String {
@@ -155,7 +144,7 @@ fn finding(html: &mut Markup, sketch: &Sketch) {
     html.raw("</code> · Stop just before it: <code>norns replay --gdb ")
         .text(&sketch.id);
     html.raw("</code> · Background: <code>norns explain ")
-        .raw(sketch.kind.code().code);
+        .raw(sketch.kind.definition().code);
     html.raw("</code></p>\n</article>\n");
 }
 

@@ -1,18 +1,18 @@
 //! Findings as people and programs see them.
 //!
-//! `finding` is what an analysis hands over, `sketch` what is shown of it, `build` the way from
-//! the one to the other; every other module is one view.
+//! `finding` is what an analysis hands over, `kind` what is said of each kind of finding, `sketch`
+//! what is shown of it, `build` the way from the one to the other; the others are one view each.
 #![forbid(unsafe_code)]
 
 mod build;
 pub mod ci;
-pub mod code;
 pub mod describe;
 mod escape;
 mod expression;
 pub mod finding;
 pub mod fingerprint;
 pub mod html;
+pub mod kind;
 pub mod not_analysed;
 pub mod perfetto;
 mod predicted;
@@ -23,6 +23,7 @@ pub mod suppression;
 pub mod terminal;
 
 pub use build::{Sources, bug_events, sketch, sketch_of_hang, sketch_of_places};
-pub use finding::{AccessKind, Finding, Findings, Kind, Place, Status, Verdict, WitnessStep};
+pub use finding::{AccessKind, Finding, Findings, Place, Status, Verdict, WitnessStep};
+pub use kind::Kind;
 pub use predicted::{Predicted, Steps};
 pub use sketch::Sketch;

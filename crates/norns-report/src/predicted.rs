@@ -5,10 +5,10 @@
 //! that is a text, by its location and line.
 
 use norns_model::{Bug, Witness};
-use norns_trace::{EventIndex, Op, Trace};
+use norns_trace::{EventIndex, Touch, TouchKind, Trace};
 
 use crate::build::bug_events;
-use crate::describe::{access_kind, bug_kind, describe, shown_frame};
+use crate::describe::{access_kind, bug_kind, describe, is_call, shown_frame};
 use crate::finding::{Finding, Place, Status, WitnessStep};
 
 /// Which steps of a witness a finding lists.
@@ -93,8 +93,8 @@ impl Predicted<'_> {
 
     fn is_shown(&self, event: EventIndex) -> bool {
         let op = self.trace.events[event.index()].op;
-        self.steps != Steps::WithoutAccesses
-            || !matches!(op, Op::Enter | Op::Leave | Op::Read(_) | Op::Write(_))
+        let is_plain = Touch::of(op).is_some_and(|touch| touch.kind == TouchKind::Plain);
+        self.steps != Steps::WithoutAccesses || !(is_plain || is_call(op))
     }
 
     fn step(&self, event: EventIndex) -> WitnessStep {

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::code::CODES;
 use crate::finding::Status;
+use crate::kind::Kind;
 use crate::sketch::{Operation, Panel, Row, Sketch};
 
 /// One finding with what SARIF wants to know besides.
@@ -15,11 +15,12 @@ pub struct Entry<'a> {
 }
 
 pub fn log(entries: &[Entry], version: &str) -> Value {
-    let rules: Vec<Value> = CODES
+    let rules: Vec<Value> = Kind::ALL
         .iter()
-        .map(|code| {
-            json!({"id": code.code, "name": pascal(code.words),
-            "shortDescription": {"text": code.words}})
+        .map(|kind| {
+            let kind = kind.definition();
+            json!({"id": kind.code, "name": pascal(kind.words),
+            "shortDescription": {"text": kind.words}})
         })
         .collect();
     let results: Vec<Value> = entries.iter().map(result).collect();
@@ -49,7 +50,7 @@ fn result(entry: &Entry) -> Value {
         .map(location)
         .collect();
     let mut result = json!({
-        "ruleId": sketch.kind.code().code,
+        "ruleId": sketch.kind.definition().code,
         "level": if sketch.status == Status::Confirmed { "error" } else { "warning" },
         "message": {"text": format!("{}. {}", sketch.title, sketch.why)},
         "locations": locations.first().into_iter().collect::<Vec<_>>(),

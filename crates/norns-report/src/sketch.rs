@@ -8,7 +8,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::describe::Mark;
-use crate::finding::{Kind, Status, make_relative};
+use crate::finding::{Status, make_relative};
+use crate::kind::Kind;
 
 /// The version of a sketch's JSON form.
 pub const FORMAT: u32 = 1;

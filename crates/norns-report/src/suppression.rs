@@ -1,28 +1,42 @@
 //! Suppressions in ThreadSanitizer's file format, and baselines.
 //!
-//! A suppression is a line `type:pattern`. Types: `race`, `race_top` (only the places themselves,
-//! not their callers), `deadlock`, `mutex` (as `deadlock`); `called_from_lib`, `thread` and `signal`
-//! are read and can never match here. A pattern matches anywhere in a function or file name of one
+//! A suppression is a line `type:pattern`. Types: the words of `--kind` (`race`, `deadlock`, …),
+//! `race_top` (only the places themselves, not their callers), `mutex` (as `deadlock`);
+//! `called_from_lib`, `thread` and `signal` are read and can never match here. A pattern matches anywhere in a function or file name of one
 //! of the places; `*` stands for anything, `^` and `$` tie it to an end. Where stacks and modules are
 //! known (`norns detect`), they count too. We add a comment after ` # ` on the line.
 
 use serde::{Deserialize, Serialize};
 
-use crate::finding::{Finding, Kind};
+use crate::finding::Finding;
+use crate::kind::{Group, Kind, Selection};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppression {
     pub line: usize,
     pub text: String,
-    kind: Option<Matches>,
+    matches: Matches,
     pattern: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Matches {
-    Races,
-    RaceTops,
-    Deadlocks,
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Matches {
+    kinds: Vec<Kind>,
+    /// Only by the places themselves, not by their callers.
+    tops_only: bool,
+}
+
+impl Matches {
+    /// What a suppression of this type matches; `None` for a type that is not known.
+    fn of_type(word: &str) -> Option<Matches> {
+        let (kinds, tops_only) = match word {
+            "race_top" => (Group::Race.kinds().collect(), true),
+            "mutex" => (Group::Deadlock.kinds().collect(), false),
+            "thread" | "signal" | "called_from_lib" => (Vec::new(), false),
+            word => (Selection::of_word(word)?.kinds, false),
+        };
+        Some(Matches { kinds, tops_only })
+    }
 }
 
 /// One function of a stack, with all that a suppression may name.
@@ -48,17 +62,14 @@ pub fn parse(text: &str) -> Result<Vec<Suppression>, String> {
                 "line {number}: expected `type:pattern`, found `{line}`"
             ));
         };
-        let kind = match kind {
-            "race" => Some(Matches::Races),
-            "race_top" => Some(Matches::RaceTops),
-            "deadlock" | "mutex" => Some(Matches::Deadlocks),
-            "thread" | "signal" | "called_from_lib" => None,
-            other => {
-                return Err(format!(
-                    "line {number}: unknown suppression type `{other}` (expected race, race_top, \
-                     deadlock, mutex, thread, signal or called_from_lib)"
-                ));
-            }
+        let Some(matches) = Matches::of_type(kind) else {
+            let words = Selection::all();
+            let words: Vec<&str> = words.iter().map(|selection| selection.word).collect();
+            return Err(format!(
+                "line {number}: unknown suppression type `{kind}` (expected {}, race_top, mutex, \
+                 thread, signal or called_from_lib)",
+                words.join(", ")
+            ));
         };
         if pattern.is_empty() {
             return Err(format!("line {number}: the pattern is empty"));
@@ -67,7 +78,7 @@ pub fn parse(text: &str) -> Result<Vec<Suppression>, String> {
         all.push(Suppression {
             line: number,
             text,
-            kind,
+            matches,
             pattern,
         });
     }
@@ -76,17 +87,7 @@ pub fn parse(text: &str) -> Result<Vec<Suppression>, String> {
 
 impl Suppression {
     pub fn matches(&self, finding: &Finding) -> bool {
-        let right_kind = match self.kind {
-            Some(Matches::Races | Matches::RaceTops) => {
-                matches!(
-                    finding.kind,
-                    Kind::DataRace | Kind::UseAfterFree | Kind::DoubleFree
-                )
-            }
-            Some(Matches::Deadlocks) => matches!(finding.kind, Kind::Deadlock | Kind::Stuck),
-            None => false,
-        };
-        right_kind
+        self.matches.kinds.contains(&finding.kind)
             && finding.places.iter().any(|place| {
                 pattern_matches(&self.pattern, &place.function)
                     || pattern_matches(&self.pattern, &place.file)
@@ -95,16 +96,14 @@ impl Suppression {
 }
 
 impl Suppression {
-    /// Whether it suppresses a race with these frames in its stacks; a global variable that they race
-    /// for counts as a frame with its name.
-    pub fn matches_race(&self, frames: &[Frame]) -> bool {
-        let tops_only = match self.kind {
-            Some(Matches::Races) => false,
-            Some(Matches::RaceTops) => true,
-            _ => return false,
-        };
+    /// Whether it suppresses a race of this kind with these frames in its stacks; a global variable
+    /// that the threads race for counts as a frame with its name.
+    pub fn matches_race(&self, kind: Kind, frames: &[Frame]) -> bool {
+        if !self.matches.kinds.contains(&kind) {
+            return false;
+        }
         frames.iter().any(|frame| {
-            (frame.is_top || !tops_only)
+            (frame.is_top || !self.matches.tops_only)
                 && [&frame.function, &frame.file, &frame.module]
                     .into_iter()
                     .any(|name| pattern_matches(&self.pattern, name))

@@ -52,11 +52,12 @@ pub fn list(findings: &Findings, style: Style) -> String {
     let mut sorted: Vec<&Finding> = findings.findings.iter().collect();
     sorted.sort_by_key(|finding| finding.status);
     for finding in &sorted {
-        let status = match finding.status {
-            Status::Confirmed => style.paint(Role::Bad, "confirmed"),
-            Status::Predicted => style.paint(Role::Warn, "predicted"),
-            Status::OrderedBySpinLoop => style.paint(Role::Dim, "ordered-by-spin-loop"),
+        let role = match finding.status {
+            Status::Confirmed => Role::Bad,
+            Status::Predicted => Role::Warn,
+            Status::OrderedBySpinLoop => Role::Dim,
         };
+        let status = style.paint(role, finding.status.name());
         let twins = sorted.iter().filter(|other| looks_like(other, finding));
         let ambiguous = twins.count() > 1;
         let places: Vec<String> = finding
@@ -67,14 +68,14 @@ pub fn list(findings: &Findings, style: Style) -> String {
                 false => place(at),
             })
             .collect();
-        let code = finding.kind.code();
+        let kind = finding.kind.definition();
         let known = if finding.known { "  (known)" } else { "" };
         line(
             &mut out,
             format_args!(
                 "{} {status}  {:<15}  {}  {}{known}",
-                code.code,
-                code.words,
+                kind.code,
+                kind.words,
                 places.join(" ↔ "),
                 style.paint(Role::Strong, &finding.id)
             ),
@@ -163,7 +164,7 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 /// One finding in full.
 pub fn show(sketch: &Sketch, style: Style) -> String {
     let mut out = String::new();
-    let code = sketch.kind.code().code;
+    let code = sketch.kind.definition().code;
     line(
         &mut out,
         format_args!(

@@ -105,5 +105,5 @@ pub fn what(finding: &Finding) -> String {
         .iter()
         .map(|place| format!("{} in {}", place.function, place.file))
         .collect();
-    format!("{}: {}", finding.kind.code().words, places.join(", "))
+    format!("{}: {}", finding.kind.definition().words, places.join(", "))
 }

@@ -20,10 +20,12 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use norns_model::{NotAnalysed, Witness};
 use norns_replay::{Ended, How, Limits, Program, Recorded, record};
-use norns_report::{Finding, Findings, Kind, Status, Verdict, fingerprint, suppression, terminal};
+use norns_report::kind::Group;
+use norns_report::{Finding, Findings, Status, Verdict, fingerprint, suppression, terminal};
 use norns_trace::Trace;
 
 use crate::baseline::{self, Counting};
+use crate::kinds::Kinds;
 use crate::predict::EngineName;
 use crate::progress::Stage;
 use crate::runs::{self, About, Run};
@@ -43,9 +45,8 @@ pub struct Arguments {
     /// The program and its arguments; for sources, the arguments of the program
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-    /// Only these kinds are looked for and count; all without it
-    #[arg(long, value_enum, value_delimiter = ',')]
-    kind: Vec<KindFilter>,
+    #[command(flatten)]
+    kinds: Kinds,
     /// How many times to record
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     runs: u32,
@@ -89,29 +90,6 @@ enum Format {
     Json,
     /// Annotations for GitHub Actions
     Github,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum KindFilter {
-    Race,
-    Deadlock,
-}
-
-impl KindFilter {
-    fn allows(self, kind: Kind) -> bool {
-        match self {
-            KindFilter::Race => {
-                matches!(kind, Kind::DataRace | Kind::UseAfterFree | Kind::DoubleFree)
-            }
-            KindFilter::Deadlock => matches!(kind, Kind::Deadlock | Kind::Stuck),
-        }
-    }
-}
-
-impl Arguments {
-    fn wants(&self, kind: Kind) -> bool {
-        self.kind.is_empty() || self.kind.iter().any(|filter| filter.allows(kind))
-    }
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -296,7 +274,7 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
     let sources = |file: &str| runs::source(&folder, file);
     if let Some((mut finding, sketch)) =
         confirmation.replay_recording(&mut all.not_analysed, &sources)?
-        && arguments.wants(finding.kind)
+        && arguments.kinds.contains(finding.kind)
     {
         finding.id = fingerprint::fingerprint(finding.kind, &finding.places, &sources);
         if let Some(sketch) = sketch {
@@ -315,7 +293,7 @@ fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findi
             )
         });
         let mut finding = describe::predicted(trace).finding(witness);
-        if !arguments.wants(finding.kind) || describe::is_known(all, &finding) {
+        if !arguments.kinds.contains(finding.kind) || describe::is_known(all, &finding) {
             continue;
         }
         let tried = confirmation.confirm(witness, &mut finding, deadline)?;
@@ -359,7 +337,7 @@ fn refuted_by_values(
     let mut count = 0;
     for witness in refuted {
         let mut finding = describe::predicted(trace).finding(witness);
-        if !arguments.wants(finding.kind) || describe::is_known(all, &finding) {
+        if !arguments.kinds.contains(finding.kind) || describe::is_known(all, &finding) {
             continue;
         }
         count += 1;
@@ -392,8 +370,8 @@ struct Predicted {
 fn predict(arguments: &Arguments, trace: &Trace) -> Result<Predicted> {
     let options = norns_predict::Options {
         engine: arguments.engine.engine(trace)?,
-        races: arguments.wants(Kind::DataRace),
-        deadlocks: arguments.wants(Kind::Deadlock),
+        races: arguments.kinds.any_of(Group::Race),
+        deadlocks: arguments.kinds.any_of(Group::Deadlock),
         ..norns_predict::Options::usual(trace)
     };
     let prediction = norns_predict::predict(trace, &options);

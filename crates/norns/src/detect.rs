@@ -111,11 +111,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let mut symbols = Symboliser::new([report.maps.as_str()]);
         for race in &report.races {
             let frames = frames_of(race, &mut symbols);
-            if rules.iter().any(|rule| rule.matches_race(&frames)) {
+            let mut finding = describe::race(race, &mut symbols);
+            if { rules.iter() }.any(|rule| rule.matches_race(finding.kind, &frames)) {
                 suppressed += 1;
                 continue;
             }
-            let mut finding = describe::race(race, &mut symbols);
             finding.verdict = Some(Verdict::Confirmed("the race detector saw it".into()));
             describe::add(&mut all, finding);
         }

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use norns_report::Kind;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -11,32 +12,25 @@ pub struct Arguments {
     code: Option<String>,
 }
 
-const PAGES: [(&str, &str); 5] = [
-    ("NR0001", include_str!("../../../docs/explain/NR0001.md")),
-    ("NR0002", include_str!("../../../docs/explain/NR0002.md")),
-    ("NR0003", include_str!("../../../docs/explain/NR0003.md")),
-    ("NR0101", include_str!("../../../docs/explain/NR0101.md")),
-    ("NR0102", include_str!("../../../docs/explain/NR0102.md")),
-];
-
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let mut kinds = Kind::ALL.into_iter().map(Kind::definition);
     let Some(wanted) = arguments.code else {
-        for (_, page) in PAGES {
-            println!("{}", title(page));
+        for kind in kinds {
+            println!("{}", title(kind.page));
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let Some((_, page)) = PAGES
-        .iter()
-        .find(|(code, _)| code.eq_ignore_ascii_case(&wanted))
-    else {
-        let codes: Vec<&str> = PAGES.iter().map(|(code, _)| *code).collect();
+    let Some(kind) = kinds.find(|kind| kind.code.eq_ignore_ascii_case(&wanted)) else {
+        let codes: Vec<&str> = Kind::ALL
+            .iter()
+            .map(|kind| kind.definition().code)
+            .collect();
         bail!(
             "there is no code `{wanted}` (there are {})",
             codes.join(", ")
         );
     };
-    print!("{page}");
+    print!("{}", kind.page);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -45,23 +39,4 @@ fn title(page: &'static str) -> &'static str {
         .next()
         .expect("every page begins with its title")
         .trim_start_matches("# ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_code_has_its_page() {
-        for (code, page) in PAGES {
-            assert!(title(page).starts_with(code));
-        }
-        for code in norns_report::code::CODES {
-            assert!(
-                PAGES.iter().any(|(page, _)| *page == code.code),
-                "{}",
-                code.code
-            );
-        }
-    }
 }

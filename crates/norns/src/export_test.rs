@@ -33,7 +33,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let name = format!(
         "{}-{}",
-        finding.kind.code().words.replace(' ', "-"),
+        finding.kind.definition().words.replace(' ', "-"),
         finding.id
     );
 

@@ -15,6 +15,7 @@ mod doctor;
 mod exit;
 mod explain;
 mod export_test;
+mod kinds;
 mod model;
 mod order;
 mod predict;

@@ -14,12 +14,14 @@ use norns_model::{Meaning, NotAnalysed};
 use norns_predict::stage::{Counts, Reductions};
 use norns_predict::{Detail, Engine, Options, Prediction, predict};
 use norns_report::describe::{access_kind, bug_kind, shown_frame};
+use norns_report::kind::Group;
 use norns_report::{
-    AccessKind, Findings, Kind, Place, Predicted, Steps, bug_events, fingerprint, terminal,
+    AccessKind, Findings, Place, Predicted, Steps, bug_events, fingerprint, terminal,
 };
 use norns_trace::{EventIndex, Trace, Warning};
 use serde::Serialize;
 
+use crate::kinds::Kinds;
 use crate::progress::Stage;
 
 /// Longer witnesses are cut at the front in the JSON form.
@@ -29,9 +31,8 @@ const LONGEST_WITNESS: usize = 2_000;
 pub struct Arguments {
     /// A trace file, or a text in the STD format of RAPID (FILE.std)
     file: PathBuf,
-    /// Which kinds of bugs to look for; otherwise all
-    #[arg(long, value_delimiter = ',')]
-    kind: Vec<KindName>,
+    #[command(flatten)]
+    kinds: Kinds,
     #[arg(long, default_value = "text")]
     format: Format,
     /// Also list every event that races with an earlier one, and the events of every deadlock
@@ -62,18 +63,6 @@ enum ReductionName {
     Hybrid,
     /// Pairs of segments that were decided before
     SameSegments,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum KindName {
-    /// Data races, use after free and double free
-    Race,
-    UseAfterFree,
-    DoubleFree,
-    /// Cycles of locks, and waits that nothing ends
-    Deadlock,
-    /// Waits that nothing ends
-    Stuck,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -151,8 +140,6 @@ struct Events {
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (trace, warnings) = read(&arguments.file)?;
     let mut not_analysed: Vec<NotAnalysed> = warnings.into_iter().map(NotAnalysed::Trace).collect();
-    let kinds = kinds(&arguments.kind);
-    let racy = |kind: &Kind| matches!(kind, Kind::DataRace | Kind::UseAfterFree | Kind::DoubleFree);
     let options = Options {
         meaning: match arguments.meaning {
             None => Meaning::usual(&trace),
@@ -167,8 +154,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         } else {
             Detail::Places
         },
-        races: kinds.iter().any(racy),
-        deadlocks: kinds.iter().any(|kind| !racy(kind)),
+        races: arguments.kinds.any_of(Group::Race),
+        deadlocks: arguments.kinds.any_of(Group::Deadlock),
         budget: arguments.budget,
         longest_kept: LONGEST_WITNESS,
         reductions: Reductions {
@@ -195,7 +182,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         },
         is_text: is_text(&arguments.file),
     };
-    let mut findings = findings(&predicted, &prediction, &kinds, not_analysed);
+    let mut findings = findings(&predicted, &prediction, &arguments.kinds, not_analysed);
     if let Ok(folder) = std::env::current_dir() {
         findings.relative_to(&folder);
     }
@@ -235,24 +222,11 @@ fn is_text(file: &Path) -> bool {
     opened.is_ok() && first.iter().filter(|&&byte| byte == b'|').count() == 2 && first.is_ascii()
 }
 
-fn kinds(names: &[KindName]) -> BTreeSet<Kind> {
-    let all = [KindName::Race, KindName::Deadlock];
-    let names = if names.is_empty() { &all } else { names };
-    let kinds = names.iter().flat_map(|name| match name {
-        KindName::Race => vec![Kind::DataRace, Kind::UseAfterFree, Kind::DoubleFree],
-        KindName::UseAfterFree => vec![Kind::UseAfterFree],
-        KindName::DoubleFree => vec![Kind::DoubleFree],
-        KindName::Deadlock => vec![Kind::Deadlock, Kind::Stuck],
-        KindName::Stuck => vec![Kind::Stuck],
-    });
-    kinds.collect()
-}
-
 /// One finding for every kind and set of source places.
 fn findings(
     predicted: &Predicted,
     prediction: &Prediction,
-    kinds: &BTreeSet<Kind>,
+    kinds: &Kinds,
     not_analysed: Vec<NotAnalysed>,
 ) -> Findings {
     let witnesses = prediction.races.iter().chain(&prediction.deadlocks);
@@ -265,7 +239,7 @@ fn findings(
             .map(|&event| source_place(predicted.trace, event))
             .collect();
         places.sort();
-        if kinds.contains(&kind) && seen.insert((kind, places)) {
+        if kinds.contains(kind) && seen.insert((kind, places)) {
             findings.push(predicted.finding(witness));
         }
     }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use norns_model::Witness;
 use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer};
-use norns_report::{Finding, Kind};
+use norns_report::Finding;
 use norns_trace::Trace;
 use norns_wire::environment;
 
@@ -154,10 +154,7 @@ WithoutNorns()
 fn debug(run: &Run, finding: &Finding, program: &Program, schedule: &str) -> Result<ExitCode> {
     let path = run.path("replays").join("gdb.schedule");
     fs::write(&path, schedule).with_context(|| format!("cannot write {}", path.display()))?;
-    let moment = match finding.kind {
-        Kind::Deadlock | Kind::Stuck => "the threads wait for each other",
-        _ => "both threads are about to access the same memory",
-    };
+    let moment = finding.kind.definition().moment;
     let gdb = OsString::from("gdb");
     runtime_library::find_program(&gdb)
         .context("gdb is not installed\n help: sudo apt-get install gdb")?;

@@ -166,12 +166,7 @@ pub fn race(race: &Race, symbols: &mut Symboliser) -> Finding {
     };
     let places = vec![place(&race.earlier), place(&race.later)];
     let frees = [&race.earlier, &race.later].map(|side| side.access == Access::Free);
-    let kind = match frees {
-        [true, true] => Kind::DoubleFree,
-        [false, false] => Kind::DataRace,
-        _ => Kind::UseAfterFree,
-    };
-    seen(kind, places)
+    seen(Kind::of_race(frees), places)
 }
 
 /// A finding that the runtime has just told.

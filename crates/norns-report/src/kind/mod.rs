@@ -1,0 +1,331 @@
+//! The kinds of findings: everything that is said of a kind, once.
+//!
+//! A kind is a file in this folder with one `Definition`, a variant of `Kind`, and a line in `ALL`
+//! and in `Kind::definition`. The words of JSON, of `--kind`, of suppressions, of the schema and
+//! of every view come from there; the tests below compare the documents with them.
+
+mod data_race;
+mod deadlock;
+mod double_free;
+mod stuck;
+mod use_after_free;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::finding::AccessKind;
+use crate::sketch::Operation;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    DataRace,
+    UseAfterFree,
+    DoubleFree,
+    Deadlock,
+    /// A wait that nothing will end: condition, semaphore, barrier or join.
+    Stuck,
+}
+
+/// What is true of all findings of a kind.
+pub struct Definition {
+    /// Short, to search for and to ask `norns explain` about.
+    pub code: &'static str,
+    /// The kind in JSON and of `--kind`.
+    pub name: &'static str,
+    /// The kind in plain words.
+    pub words: &'static str,
+    pub group: Group,
+    pub order: PlaceOrder,
+    /// What a debugger shows when it stops at the bug.
+    pub moment: &'static str,
+    /// What `norns explain` prints; its first line is `# CODE: words`.
+    pub page: &'static str,
+    /// What happens, in a line, from the operations of the bug.
+    pub title: fn(&[Party]) -> String,
+    /// Why it can happen, in a sentence or two.
+    pub why: fn(&[Operation]) -> String,
+}
+
+/// One of the operations that a finding is about.
+pub struct Party<'a> {
+    pub operation: &'a Operation,
+    pub access: AccessKind,
+}
+
+impl Party<'_> {
+    /// `T0.1 reads 4 bytes of …`.
+    fn sentence(&self) -> String {
+        format!("{} {}", self.operation.thread, self.operation.what)
+    }
+}
+
+/// In which order the places of a finding are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceOrder {
+    /// What only reads last, then by place.
+    Sorted,
+    /// Each waits for the next one, and the last for the first; from the smallest place on.
+    Cycle,
+}
+
+impl PlaceOrder {
+    pub(crate) fn arrange<T, K: Ord>(self, all: &mut [T], key: impl Fn(&T) -> K) {
+        match self {
+            PlaceOrder::Sorted => all.sort_by_key(key),
+            PlaceOrder::Cycle => {
+                let smallest = (0..all.len()).min_by_key(|&i| key(&all[i]));
+                all.rotate_left(smallest.unwrap_or(0));
+            }
+        }
+    }
+}
+
+/// Kinds that one engine looks for and that a user thinks of together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    Race,
+    Deadlock,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 5] = [
+        Kind::DataRace,
+        Kind::UseAfterFree,
+        Kind::DoubleFree,
+        Kind::Deadlock,
+        Kind::Stuck,
+    ];
+
+    pub fn definition(self) -> &'static Definition {
+        match self {
+            Kind::DataRace => &data_race::DEFINITION,
+            Kind::UseAfterFree => &use_after_free::DEFINITION,
+            Kind::DoubleFree => &double_free::DEFINITION,
+            Kind::Deadlock => &deadlock::DEFINITION,
+            Kind::Stuck => &stuck::DEFINITION,
+        }
+    }
+
+    pub fn group(self) -> Group {
+        self.definition().group
+    }
+
+    /// The kind of a race between two accesses, of which some may free the memory.
+    pub fn of_race(frees: [bool; 2]) -> Kind {
+        match frees {
+            [true, true] => Kind::DoubleFree,
+            [false, false] => Kind::DataRace,
+            [true, false] | [false, true] => Kind::UseAfterFree,
+        }
+    }
+}
+
+impl Group {
+    pub const ALL: [Group; 2] = [Group::Race, Group::Deadlock];
+
+    /// The word that selects all kinds of the group.
+    pub fn word(self) -> &'static str {
+        match self {
+            Group::Race => "race",
+            Group::Deadlock => "deadlock",
+        }
+    }
+
+    pub fn kinds(self) -> impl Iterator<Item = Kind> {
+        Kind::ALL
+            .into_iter()
+            .filter(move |kind| kind.group() == self)
+    }
+}
+
+/// What a word selects, on the command line and in suppressions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    pub word: &'static str,
+    pub kinds: Vec<Kind>,
+}
+
+impl Selection {
+    /// All words: every group, followed by its kinds. A kind that has the name of its group is
+    /// selected with the group only.
+    pub fn all() -> Vec<Selection> {
+        let of_group = |group: Group| {
+            let whole = Selection {
+                word: group.word(),
+                kinds: group.kinds().collect(),
+            };
+            let single = group.kinds().map(|kind| Selection {
+                word: kind.definition().name,
+                kinds: vec![kind],
+            });
+            std::iter::once(whole).chain(single.filter(move |one| one.word != group.word()))
+        };
+        Group::ALL.into_iter().flat_map(of_group).collect()
+    }
+
+    pub fn of_word(word: &str) -> Option<Selection> {
+        let mut all = Selection::all().into_iter();
+        all.find(|selection| selection.word == word)
+    }
+
+    /// The kinds in plain words.
+    pub fn words(&self) -> String {
+        let words: Vec<&str> = self
+            .kinds
+            .iter()
+            .map(|kind| kind.definition().words)
+            .collect();
+        words.join(", ")
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.definition().name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Kind, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|kind| kind.definition().name == name);
+        kind.ok_or_else(|| D::Error::custom(format!("{name:?} is no kind of finding")))
+    }
+}
+
+/// Why two accesses can race: what their threads hold does not keep them apart.
+fn nothing_keeps_apart(operations: &[Operation]) -> String {
+    let held: Vec<String> = operations.iter().map(holds).collect();
+    format!(
+        "{}. No common lock, join, signal or other synchronisation keeps (1) and (2) apart.",
+        held.join("; ")
+    )
+}
+
+/// The waits of blocked threads, of which a title names at most four.
+fn waits(word: &str, parties: &[Party]) -> String {
+    let waits: Vec<String> = parties.iter().take(4).map(Party::sentence).collect();
+    format!("{word}: {}", waits.join(", "))
+}
+
+fn holds(operation: &Operation) -> String {
+    let names: Vec<String> = operation
+        .locks_held
+        .iter()
+        .map(|lock| format!("`{}`", lock.name))
+        .collect();
+    match names.as_slice() {
+        [] => format!("{} holds no lock", operation.thread),
+        _ => format!("{} holds {}", operation.thread, names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::finding::{Status, Verdict};
+    use crate::suppression;
+
+    fn schema() -> Value {
+        let text = include_str!("../../../../docs/schema/findings.json");
+        serde_json::from_str(text).expect("the schema is JSON")
+    }
+
+    fn check_words(of: &Value, expected: &[&str]) {
+        assert_eq!(*of, json!(expected));
+    }
+
+    #[test]
+    fn the_schema_has_the_words_of_the_tables() {
+        let schema = schema();
+        let finding = &schema["$defs"]["finding"]["properties"];
+        let place = &schema["$defs"]["place"]["properties"];
+        check_words(
+            &finding["kind"]["enum"],
+            &Kind::ALL.map(|kind| kind.definition().name),
+        );
+        check_words(&finding["status"]["enum"], &Status::ALL.map(Status::name));
+        check_words(
+            &place["access"]["enum"],
+            &AccessKind::ALL.map(AccessKind::name),
+        );
+    }
+
+    #[test]
+    fn the_schema_has_every_verdict() {
+        let schema = schema();
+        let verdict = &schema["$defs"]["finding"]["properties"]["verdict"];
+        let verdict = verdict["oneOf"]
+            .as_array()
+            .expect("the verdict is a choice");
+        for one in [
+            Verdict::Confirmed(String::new()),
+            Verdict::NoBug,
+            Verdict::Infeasible(String::new()),
+            Verdict::TimedOut,
+        ] {
+            let value = serde_json::to_value(&one).expect("a verdict has a JSON form");
+            let described = verdict.iter().any(|choice| match &value {
+                Value::Object(fields) => fields
+                    .keys()
+                    .all(|field| choice["required"] == json!([field])),
+                word => choice["enum"]
+                    .as_array()
+                    .is_some_and(|words| words.contains(word)),
+            });
+            assert!(described, "{value}");
+        }
+    }
+
+    #[test]
+    fn every_kind_has_its_page_and_every_page_its_kind() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explain");
+        let pages: BTreeSet<String> = std::fs::read_dir(folder)
+            .expect("the pages are in docs/explain")
+            .map(|entry| entry.expect("the folder can be listed").file_name())
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        let codes = Kind::ALL.map(|kind| format!("{}.md", kind.definition().code));
+        assert_eq!(pages, BTreeSet::from(codes));
+        for kind in Kind::ALL.map(Kind::definition) {
+            let title = format!("# {}: {}", kind.code, kind.words);
+            assert_eq!(kind.page.lines().next(), Some(title.as_str()));
+        }
+    }
+
+    #[test]
+    fn a_word_selects_a_group_or_a_kind() {
+        let words: Vec<String> = Selection::all()
+            .iter()
+            .map(|selection| format!("{}: {}", selection.word, selection.words()))
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "race: data race, use after free, double free",
+                "data-race: data race",
+                "use-after-free: use after free",
+                "double-free: double free",
+                "deadlock: deadlock, endless wait",
+                "stuck: endless wait",
+            ]
+        );
+    }
+
+    #[test]
+    fn suppressions_know_every_word() {
+        for Selection { word, .. } in Selection::all() {
+            assert!(
+                suppression::parse(&format!("{word}:main")).is_ok(),
+                "{word}"
+            );
+        }
+    }
+}
