@@ -2,11 +2,12 @@
 //!
 //! All of them respect traces, failures and divergences. Acceptances of a normal form are
 //! written back as states: a node with several gets a tau to a stable state for each.
-//! Weak and delay bisimulation are approximated from below by factoring tau loops and then
-//! strong bisimulation, so they may leave more states than FDR's.
+//! Bisimulations are in `bisim`.
 
 use rustc_hash::FxHashMap;
 
+pub use crate::engine::bisim::sbisim;
+use crate::engine::bisim::{Matching, weak};
 use crate::engine::budget::{Budget, Meter};
 use crate::engine::lts::Lts;
 use crate::engine::normal::{
@@ -23,7 +24,8 @@ pub fn compress(lts: &Lts, how: Compression) -> Lts {
     match how {
         Compression::Explicate => lts.clone(),
         Compression::Sbisim => sbisim(lts),
-        Compression::Wbisim | Compression::Dbisim => sbisim(&tau_loop_factor(lts)),
+        Compression::Wbisim => weak(lts, Matching::Weak),
+        Compression::Dbisim => weak(lts, Matching::Delay),
         Compression::TauLoopFactor => tau_loop_factor(lts),
         Compression::Diamond => diamond(lts),
         Compression::Normal => {
@@ -46,134 +48,6 @@ pub fn pays(lts: &Lts) -> bool {
     (4..=20_000).contains(&lts.len())
         && lts.unexplored.is_empty()
         && (0..lts.len() as u32).any(|s| lts.steps(s).len() > 1)
-}
-
-/// Whether a state is what remains after a tick. A deadlocked state has no transitions either
-/// but is not the same thing to a parallel composition.
-fn terminated(lts: &Lts) -> Vec<bool> {
-    let mut after = vec![false; lts.len()];
-    for s in 0..lts.len() as u32 {
-        for &(event, to) in lts.steps(s) {
-            if event == EventId::TICK {
-                after[to as usize] = true;
-            }
-        }
-    }
-    after
-}
-
-/// Which event leads into which class.
-type Signature = Vec<(EventId, u32)>;
-
-/// The quotient under strong bisimulation, by splitting classes until each has one signature.
-/// Only states with a transition into a changed class are looked at again, and the largest
-/// part of a class keeps its number, so a long chain costs n log n.
-pub fn sbisim(lts: &Lts) -> Lts {
-    let n = lts.len();
-    let mut class: Vec<u32> = terminated(lts).into_iter().map(u32::from).collect();
-    let mut classes = 2u32;
-    let mut size = vec![0usize; 2];
-    for &c in &class {
-        size[c as usize] += 1;
-    }
-    let mut offsets = vec![0u32; n + 1];
-    for s in 0..n as u32 {
-        for &(_, to) in lts.steps(s) {
-            offsets[to as usize + 1] += 1;
-        }
-    }
-    for i in 0..n {
-        offsets[i + 1] += offsets[i];
-    }
-    let mut fill = offsets.clone();
-    let mut preds = vec![0u32; offsets[n] as usize];
-    for s in 0..n as u32 {
-        for &(_, to) in lts.steps(s) {
-            preds[fill[to as usize] as usize] = s;
-            fill[to as usize] += 1;
-        }
-    }
-    // The signature that the unchanged members of a class share.
-    let mut shared: Vec<Option<Signature>> = vec![None; 2];
-    let mut dirty: Vec<u32> = (0..n as u32).collect();
-    let mut is_dirty = vec![true; n];
-    while !dirty.is_empty() {
-        for &s in &dirty {
-            is_dirty[s as usize] = false;
-        }
-        // (class, signature) of the dirty states, grouped.
-        let mut groups: FxHashMap<(u32, Signature), Vec<u32>> = FxHashMap::default();
-        let mut first_seen = Vec::new();
-        for &s in &dirty {
-            let mut signature: Vec<_> = lts
-                .steps(s)
-                .iter()
-                .map(|&(e, to)| (e, class[to as usize]))
-                .collect();
-            signature.sort_unstable();
-            signature.dedup();
-            let key = (class[s as usize], signature);
-            if !groups.contains_key(&key) {
-                first_seen.push(key.clone());
-            }
-            groups.entry(key).or_default().push(s);
-        }
-        let mut by_class: FxHashMap<u32, Vec<(Signature, Vec<u32>)>> = FxHashMap::default();
-        let mut order = Vec::new();
-        for key in first_seen {
-            let members = groups.remove(&key).expect("each key was seen once");
-            let of = by_class.entry(key.0).or_insert_with(|| {
-                order.push(key.0);
-                Vec::new()
-            });
-            of.push((key.1, members));
-        }
-        let mut changed = Vec::new();
-        for c in order {
-            let mut parts = by_class.remove(&c).expect("each class was seen once");
-            let touched: usize = parts.iter().map(|p| p.1.len()).sum();
-            let rest = size[c as usize] - touched;
-            // The part that keeps the number: the untouched members, or the largest part.
-            let keeps = if rest > 0 {
-                let old = shared[c as usize].clone();
-                // Dirty states whose signature is the old one stay with the untouched.
-                parts.retain(|(signature, _)| Some(signature) != old.as_ref());
-                None
-            } else {
-                let largest = (0..parts.len())
-                    .rev()
-                    .max_by_key(|&i| parts[i].1.len())
-                    .expect("a part");
-                Some(largest)
-            };
-            for (i, (signature, members)) in parts.into_iter().enumerate() {
-                if Some(i) == keeps {
-                    shared[c as usize] = Some(signature);
-                    continue;
-                }
-                let new = classes;
-                classes += 1;
-                size.push(members.len());
-                size[c as usize] -= members.len();
-                shared.push(Some(signature));
-                for s in members {
-                    class[s as usize] = new;
-                    changed.push(s);
-                }
-            }
-        }
-        dirty.clear();
-        for s in changed {
-            for &p in &preds[offsets[s as usize] as usize..offsets[s as usize + 1] as usize] {
-                if !is_dirty[p as usize] {
-                    is_dirty[p as usize] = true;
-                    dirty.push(p);
-                }
-            }
-        }
-        dirty.sort_unstable();
-    }
-    quotient(lts, &class)
 }
 
 /// States that reach each other by tau become one, which keeps a tau to itself.
@@ -238,7 +112,7 @@ pub fn components<I: Iterator<Item = u32>>(n: usize, next: impl Fn(u32) -> I) ->
 }
 
 /// One state for each class, numbered breadth-first from the initial one.
-fn quotient(lts: &Lts, class: &[u32]) -> Lts {
+pub(super) fn quotient(lts: &Lts, class: &[u32]) -> Lts {
     let classes = class.iter().max().map_or(0, |c| *c as usize + 1);
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); classes];
     for (s, &c) in class.iter().enumerate() {

@@ -4,12 +4,13 @@
 //! | --- | --- |
 //! | transitions of one term, by the operational semantics | [`semantics`] |
 //! | a term split into components and the rules that join them | `shape`, `compile`, `machine`, `network` |
-//! | a term or a network explored into one transition system | [`lts`], `explore`, [`compress`], `watchdog` |
+//! | a term or a network explored into one transition system | [`lts`], `explore`, [`compress`], `bisim`, `watchdog` |
 //! | the specification, determinised | [`normal`] |
 //! | the search through the product of both | `search`, `store`, `layout`, `reduce`, `cycles` |
 //! | what all of this may spend | [`budget`] |
 //! | questions, verdicts, counterexamples | [`check`], `question`, `witness`, [`counterexample`] |
 
+mod bisim;
 pub mod budget;
 pub mod check;
 mod compile;

@@ -1,6 +1,5 @@
 //! Watchdogs: a specification turned into a process that runs beside an implementation and
-//! notices when it strays (Goldsmith, Moffat, Roscoe, Whitworth and Zakiuddin, *Watchdog
-//! transformations for property-oriented model-checking*, FM 2003).
+//! notices when it strays (Goldsmith et al. 2003).
 //!
 //! The watchdog W of S synchronises with an implementation on the watched events A.
 //!
@@ -8,8 +7,8 @@
 //!   `bark` and stops. So S [T= P exactly if P [|A|] W never barks, for a P with events in A.
 //! - `failure_watchdog`: moreover W chooses a set that meets every acceptance of S, and offers
 //!   no event that S allows outside of it. A stable state of P is in order exactly if it offers
-//!   an event of each such set, so S [F= P exactly if P [|A|] W, barks aside, has no deadlock. Where
-//!   S itself may refuse everything, W is never stable.
+//!   an event of each such set, so S [F= P exactly if P [|A|] W neither barks nor deadlocks.
+//!   Where S itself may refuse everything, W is never stable.
 
 use std::collections::BTreeSet;
 

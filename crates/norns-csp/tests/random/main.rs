@@ -7,6 +7,7 @@
 mod laws;
 mod merc;
 mod models;
+mod operators;
 mod reference;
 
 use std::rc::Rc;

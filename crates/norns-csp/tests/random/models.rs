@@ -1,5 +1,5 @@
-//! The revivals and refusal-testing models, from their definitions in Roscoe, *Understanding
-//! Concurrent Systems*, chapters 11 and 12, by enumeration. Shares no code with the engine.
+//! The revivals and refusal-testing models, from their definitions (Roscoe 2010, chapters 11
+//! and 12), by enumeration. Shares no code with the engine.
 //!
 //! An observation of refusal testing alternates between what is refused in a stable state (or
 //! nothing was looked at) and an event. A state that can tick may, whatever else it can do,
