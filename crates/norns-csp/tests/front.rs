@@ -7,23 +7,7 @@ use norns_csp::syntax::ast::*;
 use norns_csp::syntax::print;
 use norns_csp::syntax::source::Span;
 use norns_csp::{resolve, types};
-
-/// A small generator of pseudo-random numbers (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}
+use norns_random::Random;
 
 /// Builds random trees that a script could have, typed or not.
 struct Builder {
@@ -279,7 +263,7 @@ fn generated_trees() {
     for seed in 0..3000 {
         let mut builder = Builder {
             ast: Ast::default(),
-            random: Random(seed),
+            random: Random::new(seed),
         };
         let depth = 1 + builder.random.below(4) as u32;
         let body = builder.expr(depth);
@@ -394,7 +378,7 @@ fn broken_scripts_are_refused_without_a_panic() {
         "x",
     ];
     on_large_stack(|| {
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         for round in 0..1500 {
             let seed = SEEDS[round % SEEDS.len()];
             let mut text: Vec<char> = seed.chars().collect();
@@ -434,7 +418,7 @@ fn broken_scripts_are_refused_without_a_panic() {
 #[test]
 fn whole_scripts_with_one_broken_place() {
     on_large_stack(|| {
-        let mut random = Random(2);
+        let mut random = Random::new(2);
         for round in 0..150 {
             let seed = SEEDS[round % SEEDS.len()];
             let lines: Vec<&str> = seed.lines().collect();

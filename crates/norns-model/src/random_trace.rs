@@ -3,6 +3,7 @@
 //! The generator keeps its own simple account of what is held, and lets a random thread do
 //! something random that it can do. The same seed gives the same trace.
 
+use norns_random::Random;
 use norns_trace::{
     Access, AtomicKind, Event, MemoryOrder, Object, ObjectId, ObjectKind, Op, Place, PlaceId,
     Thread, ThreadId, Trace,
@@ -17,24 +18,6 @@ pub struct Shape {
     pub variables: usize,
     /// Only what the RAPID format has: mutexes, reads, writes, fork and join.
     pub plain: bool,
-}
-
-/// xorshift64*: enough for tests, and no dependency.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize) % bound
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

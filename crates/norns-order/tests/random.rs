@@ -1,19 +1,9 @@
 //! Random small formulas: the solver must say what trying all orders says.
 
 use norns_order::{Answer, Literal, NoMore, Node, Query, Solver};
+use norns_random::Random;
 
 const NODES: u32 = 5;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as u32 % bound
-    }
-}
 
 /// A literal as the test sees it: an order, or one of two Booleans.
 #[derive(Clone, Copy)]
@@ -24,10 +14,10 @@ enum Part {
 
 fn random_part(random: &mut Random) -> Part {
     if random.below(4) == 0 {
-        return Part::Boolean(random.below(2) as usize, random.below(2) == 0);
+        return Part::Boolean(random.below(2), random.below(2) == 0);
     }
-    let a = random.below(NODES);
-    Part::Before(a, (a + 1 + random.below(NODES - 1)) % NODES)
+    let a = random.below(NODES as usize) as u32;
+    Part::Before(a, (a + 1 + random.below(NODES as usize - 1) as u32) % NODES)
 }
 
 fn permutations(prefix: &mut Vec<u32>, found: &mut Vec<Vec<u32>>) {
@@ -63,7 +53,7 @@ fn as_trying_all_orders() {
     permutations(&mut Vec::new(), &mut orders);
     let (mut yes, mut no) = (0, 0);
     for seed in 1..400u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed);
         let mut edges = Vec::new();
         for a in 0..NODES {
             for b in a + 1..NODES {

@@ -8,6 +8,7 @@
 //! workers go on. The workers of a plant do nothing else until it is done, so that what the plant
 //! shows does not depend on the rest.
 
+use norns_random::Random;
 use norns_trace::{
     Access, Event, EventIndex, Object, ObjectId, ObjectKind, Op, Place, PlaceId, Symbol, Thread,
     ThreadId, Trace,
@@ -181,7 +182,7 @@ impl Generator {
             ..Trace::default()
         };
         let mut generator = Self {
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            random: Random::new(seed),
             shape,
             generated: Generated {
                 trace,
@@ -499,17 +500,4 @@ fn access_place(variable: usize, step: Step) -> u32 {
 
 fn lock_place(lock: usize, step: Step) -> u32 {
     12 + 4 * lock as u32 + u32::from(matches!(step, Step::Release(_)))
-}
-
-/// xorshift64*.
-#[derive(Clone)]
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize) % bound
-    }
 }

@@ -217,6 +217,8 @@ fn argument(text: &[char], at: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use norns_random::Random;
+
     use super::*;
 
     /// The column is marked with a bar before it.
@@ -295,17 +297,14 @@ mod tests {
     #[test]
     fn any_text_is_read_without_a_fall() {
         let letters: Vec<char> = "a*()[]->.=+&, 1ä".chars().collect();
-        let mut seed = 7_u64;
+        let mut random = Random::new(7);
         for _ in 0..200_000 {
             let mut line = String::new();
             for _ in 0..12 {
-                seed = seed
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
-                line.push(letters[(seed >> 33) as usize % letters.len()]);
+                line.push(random.pick(&letters));
             }
             for role in [Role::Read, Role::Write, Role::Call] {
-                at(&line, (seed >> 40) as u32 % 14, role);
+                at(&line, random.below(14) as u32, role);
             }
         }
     }

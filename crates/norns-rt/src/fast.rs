@@ -85,6 +85,7 @@ mod tests {
     use super::*;
     use crate::detect::{Detector, Kind, Name};
     use crate::record::filter::Filter;
+    use norns_random::Random;
     use std::cell::Cell;
 
     core::arch::global_asm!(include_str!("fast.s"), options(att_syntax));
@@ -145,20 +146,11 @@ mod tests {
         unsafe { &mut *block }
     }
 
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, limit: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(99);
-            (self.0 >> 33) as usize % limit
-        }
-
-        fn access(&mut self) -> (usize, usize, bool) {
-            let size = 1 << self.below(4);
-            // Few places, some far apart, some that share an index of the filter.
-            let base = [0x5555_5555_0000, 0x7fff_f000_1000, 0x41_2000, 0x45_2000][self.below(4)];
-            (base + self.below(32), size, self.below(2) == 1)
-        }
+    fn access(random: &mut Random) -> (usize, usize, bool) {
+        let size = 1 << random.below(4);
+        // Few places, some far apart, some that share an index of the filter.
+        let base = random.pick(&[0x5555_5555_0000, 0x7fff_f000_1000, 0x41_2000, 0x45_2000]);
+        (base + random.below(32), size, random.below(2) == 1)
     }
 
     #[test]
@@ -166,10 +158,10 @@ mod tests {
         let thread = block();
         let filter: *mut Filter = &mut thread.filter;
         tls::set_fast(tls::Fast::recorder(thread));
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         let (mut covered, mut logged) = (0, 0);
         for _ in 0..200_000 {
-            let (address, size, write) = random.access();
+            let (address, size, write) = access(&mut random);
             // SAFETY: the hook reads the filter only during its call.
             let filter = unsafe { &mut *filter };
             let aligned = address & (size - 1) == 0;
@@ -216,10 +208,10 @@ mod tests {
         let quick: *mut Quick = &mut block.quick;
         // SAFETY: the block is never given back.
         unsafe { main.set_quick(quick) };
-        let mut random = Random(7);
+        let mut random = Random::new(7);
         let (mut covered, mut new, mut asks) = (0, 0, 0);
         for _ in 0..200_000 {
-            let (address, size, write) = random.access();
+            let (address, size, write) = access(&mut random);
             let kind = if write { Kind::Write } else { Kind::Read };
             let who = random.below(12);
             if let Some(other) = others.get_mut(who) {
@@ -248,7 +240,10 @@ mod tests {
                 _ => {}
             }
         }
-        assert!(covered > 10_000 && new > 10_000 && asks * 10 < covered);
+        assert!(
+            covered > 10_000 && new > 10_000 && asks * 10 < covered,
+            "{covered} covered, {new} new, {asks} asked for nothing"
+        );
     }
 
     #[test]

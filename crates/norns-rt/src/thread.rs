@@ -112,8 +112,6 @@ pub struct Thread {
 
     /// The signals that its creator blocked, and it shall block when it is attached.
     pub signal_mask: u64,
-    /// The state of `record::noise`; 0 before its first draw.
-    pub noise: u64,
     /// How often it has drawn.
     pub draws: u32,
     /// From 0, in order of creation.

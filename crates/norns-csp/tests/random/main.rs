@@ -21,18 +21,15 @@ use norns_csp::{Budget, Reduction};
 
 use reference::{EVENTS, Graph, Tree};
 
-pub struct Random(u64);
+pub struct Random(norns_random::Random);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        Random(norns_random::Random::new(seed))
     }
 
     pub fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n
+        self.0.below(n)
     }
 
     fn event(&mut self) -> u8 {

@@ -1,8 +1,9 @@
 //! Random traces: the step rules and the checker must agree on every schedule and every bug.
 
 use norns_model::checker::Checker;
-use norns_model::random_trace::{Random, Shape, random_trace};
+use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Bug, Meaning, Model, State, Witness};
+use norns_random::Random;
 use norns_trace::{EventIndex, Trace};
 
 const MEANINGS: [Meaning; 2] = [Meaning::Optimistic, Meaning::Faithful];

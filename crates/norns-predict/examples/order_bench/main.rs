@@ -18,12 +18,12 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use norns_model::location::Touch;
-use norns_model::random_trace::Random;
 use norns_model::{Bug, Meaning, Model};
 use norns_order::Answer;
 use norns_predict::candidate::{Accesses, Filtered, is_ruled_out};
 use norns_predict::exact::index::Index;
 use norns_predict::order::{BackEnd, Counts, Engine};
+use norns_random::Random;
 use norns_trace::{EventIndex, Trace};
 
 use shapes::{Shape, TABLE_3, large};

@@ -7,7 +7,7 @@
 //! semaphores, barriers, conditions and `once`, and one in thirty is atomic. Plans take locks in
 //! ascending order and wait for nothing else meanwhile, so the run comes to its end.
 
-use norns_model::random_trace::Random;
+use norns_random::Random;
 use norns_trace::trace::{Custom, Value};
 use norns_trace::{
     Access, AtomicKind, Event, EventIndex, MemoryOrder, Object, ObjectId, ObjectKind, Op, Place,

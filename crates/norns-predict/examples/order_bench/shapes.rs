@@ -8,7 +8,7 @@
 //! nobody writes without one. One section in seven holds a second, greater lock. Values
 //! are real: a read has what the last write left, writes write small numbers.
 
-use norns_model::random_trace::Random;
+use norns_random::Random;
 use norns_trace::trace::{Custom, Value};
 use norns_trace::{
     Access, Event, EventIndex, Object, ObjectId, ObjectKind, Op, Place, PlaceId, Thread, ThreadId,

@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 use norns_model::brute_force::{Enumeration, enumerate};
 use norns_model::checker::Checker;
-use norns_model::random_trace::{Random, Shape, random_trace};
+use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Bug, Meaning, Model, State, Witness};
 use norns_predict::linear::{Linear, Options};
+use norns_random::Random;
 use norns_trace::{EventIndex, Op, Trace};
 
 const MEANINGS: [Meaning; 2] = [Meaning::Optimistic, Meaning::Faithful];

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 
 use norns_model::brute_force::enumerate;
-use norns_model::random_trace::{Random, Shape, random_trace};
+use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Bug, Meaning, Model};
 use norns_order::Answer;
 #[cfg(feature = "z3")]
 use norns_predict::order::SecondOpinion;
 use norns_predict::order::{BackEnd, Engine, Preprocessing};
+use norns_random::Random;
 use norns_trace::{EventIndex, Trace};
 
 use crate::coverage::{Coverage, MEMORY, SYNCHRONISATION, VALUES};

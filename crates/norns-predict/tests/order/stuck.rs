@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use norns_model::brute_force::enumerate;
-use norns_model::random_trace::{Random, Shape, random_trace};
+use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Bug, Meaning};
 use norns_predict::order::{Engine, Outcome};
+use norns_random::Random;
 use norns_trace::{EventIndex, Op};
 
 use crate::values::with_values;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use norns_model::location::{Touch, TouchKind};
-use norns_model::random_trace::Random;
+use norns_random::Random;
 use norns_trace::trace::{Custom, Value};
 use norns_trace::{Event, EventIndex, Op, Trace};
 

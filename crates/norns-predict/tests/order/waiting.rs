@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use norns_model::brute_force::enumerate;
-use norns_model::random_trace::Random;
 use norns_model::{Bug, Meaning};
 use norns_predict::order::{Engine, Outcome};
+use norns_random::Random;
 use norns_trace::{
     Access, Event, EventIndex, Object, ObjectId, ObjectKind, Op, Place, PlaceId, Thread, ThreadId,
     Trace,

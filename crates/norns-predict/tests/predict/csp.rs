@@ -7,9 +7,10 @@ use norns_csp::check::Options as CspOptions;
 use norns_csp::script::{Answer, Script, no_includes};
 use norns_model::cspm::{Checks, cspm};
 use norns_model::location::LocationId;
-use norns_model::random_trace::{Random, Shape, random_trace};
+use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Meaning, Model};
 use norns_predict::{Detail, Options, predict};
+use norns_random::Random;
 
 #[test]
 fn the_refinement_checker_gives_the_same_verdicts() {

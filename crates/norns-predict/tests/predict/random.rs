@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use norns_model::brute_force::{Enumeration, enumerate};
 use norns_model::checker::Checker;
-use norns_model::random_trace::{Random, Shape, random_trace};
+use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Bug, Meaning, Model, Witness};
 use norns_predict::exact::index::Index;
 use norns_predict::exact::search::{Outcome, reach};
 use norns_predict::exact::terminal::deadlocks;
 use norns_predict::stage::{Reductions, sides};
 use norns_predict::{Detail, Engine, Options, predict};
+use norns_random::Random;
 use norns_trace::{EventIndex, PlaceId, Trace};
 
 const MEANINGS: [Meaning; 2] = [Meaning::Optimistic, Meaning::Faithful];

@@ -4,30 +4,15 @@
 //! must tell no pair that is not a race, and for every byte the first access that races there.
 
 use super::tests::{address_of, detect};
+use norns_random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-
-/// A small generator of numbers; the same seed gives the same run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % limit
-    }
-
-    fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
-        choices[self.below(choices.len())]
-    }
-}
 
 const MOST_THREADS: usize = 6;
 
 /// A run in which every operation was possible when it happened.
 fn random_run(seed: u64) -> String {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let mut run = String::from("T0 barrier b\n");
     let threads = 2 + random.below(MOST_THREADS - 1);
     let mut started = 1;
@@ -54,9 +39,9 @@ fn random_run(seed: u64) -> String {
         let Some(&thread) = free.get(random.below(free.len().max(1))) else {
             break;
         };
-        let place = format!("{}+{}", random.of(&["x", "y"]), random.below(12));
+        let place = format!("{}+{}", random.pick(&["x", "y"]), random.below(12));
         let size = [1, 2, 3, 4, 8, 8, 16, 70][random.below(8)];
-        let order = random.of(&["relaxed", "acquire", "release", "acq_rel", "seq_cst"]);
+        let order = random.pick(&["relaxed", "acquire", "release", "acq_rel", "seq_cst"]);
         let line = match random.below(24) {
             0..5 => format!("read {place} {size}"),
             5..10 => format!("write {place} {size}"),
@@ -75,7 +60,7 @@ fn random_run(seed: u64) -> String {
                 format!("join T{other}")
             }
             12 | 13 => {
-                let mutex = random.of(&["m", "n"]);
+                let mutex = random.pick(&["m", "n"]);
                 match owner.get(mutex) {
                     Some(&it) if it == thread => {
                         owner.remove(mutex);
@@ -119,11 +104,11 @@ fn random_run(seed: u64) -> String {
                 }
                 "enter b".into()
             }
-            18 => format!("load {} {order}", random.of(&["a", "c", "x"])),
-            19 => format!("store {} {order}", random.of(&["a", "c", "x"])),
-            20 => format!("rmw {} {order}", random.of(&["a", "c"])),
-            21 => format!("fence {}", random.of(&["acquire", "release", "seq_cst"])),
-            22 => format!("free {} {size}", random.of(&["x", "y"])),
+            18 => format!("load {} {order}", random.pick(&["a", "c", "x"])),
+            19 => format!("store {} {order}", random.pick(&["a", "c", "x"])),
+            20 => format!("rmw {} {order}", random.pick(&["a", "c"])),
+            21 => format!("fence {}", random.pick(&["acquire", "release", "seq_cst"])),
+            22 => format!("free {} {size}", random.pick(&["x", "y"])),
             23 if random.below(4) == 0 => "malloc y 80".into(),
             _ => continue,
         };

@@ -9,6 +9,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use norns_random::Random;
+
 use crate::{sys, thread};
 
 /// 0: no delays.
@@ -51,18 +53,11 @@ fn draw(seed: u64) {
     let Some(thread) = thread::current() else {
         return;
     };
-    if thread.noise == 0 {
-        thread.noise = start(seed, thread.number);
-    }
-    // Xorshift (Marsaglia 2003); never 0.
-    let mut x = thread.noise.max(1);
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    thread.noise = x;
+    let of_thread = seed.wrapping_add(u64::from(thread.number) << 32);
     thread.draws = thread.draws.saturating_add(1);
+    let x = Random::new(of_thread.wrapping_add(thread.draws.into())).draw();
     // How often this thread sleeps: never, now and then, or at nearly every chance.
-    let one_in = match start(seed, thread.number) >> 61 {
+    let one_in = match Random::new(of_thread).draw() >> 61 {
         0 | 1 => return,
         2..=4 => 6,
         _ => 2,
@@ -78,14 +73,4 @@ fn draw(seed: u64) {
         1 => sys::yield_now(),
         _ => {}
     }
-}
-
-/// The first state of a thread: splitmix (Steele et al. 2014) of the seed and its number.
-fn start(seed: u64, number: u32) -> u64 {
-    let mut x = seed
-        .wrapping_add(u64::from(number) << 32)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

@@ -15,9 +15,10 @@ use norns_trace::{Item, Reader, encoding, std_format};
 use norns_wire::{self as wire, CHUNK_HEADER, ChunkHeader, ChunkKind};
 
 use crate::allocation::peak;
-use crate::random::{self, Random};
+use crate::random;
 use crate::round_trip::print;
 use crate::{put, raw, scratch};
+use norns_random::Random;
 
 fn rounds(usual: u64) -> std::ops::Range<u64> {
     let number = |name: &str| {
@@ -49,7 +50,7 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>, words: &[&[u8]]) {
         let span = random.below(16).min(bytes.len() - at);
         match random.below(9) {
             0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            1 if at < bytes.len() => bytes[at] = random.next() as u8,
+            1 if at < bytes.len() => bytes[at] = random.draw() as u8,
             2 => bytes.truncate(at),
             3 => {
                 bytes.splice(at..at, (0..1 + random.below(8)).map(|_| 0xff));
@@ -141,9 +142,9 @@ fn finished_traces() {
         files.push(fs::read(&path).unwrap());
     }
     for seed in rounds(3000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut content;
-        if random.chance(2) {
+        if random.one_in(2) {
             content = files[random.below(files.len())].clone();
             mutate(&mut random, &mut content, &[b"NRNI", b"NRNEND\r\n"]);
         } else {
@@ -156,10 +157,10 @@ fn finished_traces() {
                 count += 1;
             }
             content = file_header(FileState::Finished).to_vec();
-            if random.chance(4) {
+            if random.one_in(4) {
                 let mut packed = lz4_flex::block::compress(&payload);
                 mutate(&mut random, &mut packed, &[]);
-                let raw = if random.chance(2) {
+                let raw = if random.one_in(2) {
                     payload.len()
                 } else {
                     random.number() as usize
@@ -189,7 +190,7 @@ fn raw_recordings() {
     let path = scratch("fuzz-raw");
     let tail_path = norns_trace::reader::tail_path(&path);
     for seed in rounds(3000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let run = raw::run(seed % 32, 1 + seed as usize % 4, 60);
         raw::lay_out(&run, &path, seed, true);
         let mut content = fs::read(&path).unwrap();
@@ -229,7 +230,7 @@ fn repaired(content: &[u8], random: &mut Random) -> Vec<u8> {
         let body = at + CHUNK_HEADER;
         let mut payload = content[body..body + header.length as usize].to_vec();
         at = body + payload.len();
-        if random.chance(3) {
+        if random.one_in(3) {
             mutate(random, &mut payload, &[]);
         }
         match random.below(20) {
@@ -318,7 +319,7 @@ fn texts() {
         b"thread ",
     ];
     for seed in rounds(3000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut text = texts[random.below(texts.len())].clone();
         mutate(&mut random, &mut text, &words);
         let text = String::from_utf8_lossy(&text);
@@ -357,7 +358,7 @@ fn std_texts() {
         b"99999999999",
     ];
     for seed in rounds(3000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut text = texts[random.below(texts.len())].clone();
         mutate(&mut random, &mut text, &words);
         let (_, most) = peak(|| std_format::read(&text[..]).is_ok());

@@ -1,5 +1,6 @@
 //! Random traces: every operation, every kind of name. They need not make sense as runs.
 
+use norns_random::Random;
 use norns_trace::item::{OBJECT_KINDS, ORDERS};
 use norns_trace::operation::{OPERATIONS, Operands, Shape};
 use norns_trace::trace::{Custom, Value};
@@ -8,72 +9,45 @@ use norns_trace::{
     ThreadId, Trace,
 };
 
-/// splitmix64.
-pub struct Random(pub u64);
+fn name(random: &mut Random) -> String {
+    const NAMES: [&str; 14] = [
+        "",
+        "m",
+        "T0.1.2",
+        "a b",
+        "\"quoted\\\"",
+        "#",
+        "#3",
+        "thread",
+        "norns-trace",
+        "Größe",
+        "\u{1b}[31mred",
+        "line\nbreak\ttab",
+        "std::map<int, std::string>::operator[](int const&)",
+        "\u{202e}\u{0}\u{ffff}",
+    ];
+    (random.pick(&NAMES)).to_owned()
+}
 
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    pub fn chance(&mut self, one_in: usize) -> bool {
-        self.below(one_in) == 0
-    }
-
-    /// Numbers of all magnitudes.
-    pub fn number(&mut self) -> u64 {
-        let bits = self.below(65) as u32;
-        self.next().checked_shr(64 - bits).unwrap_or(0)
-    }
-
-    fn name(&mut self) -> String {
-        const NAMES: [&str; 14] = [
-            "",
-            "m",
-            "T0.1.2",
-            "a b",
-            "\"quoted\\\"",
-            "#",
-            "#3",
-            "thread",
-            "norns-trace",
-            "Größe",
-            "\u{1b}[31mred",
-            "line\nbreak\ttab",
-            "std::map<int, std::string>::operator[](int const&)",
-            "\u{202e}\u{0}\u{ffff}",
-        ];
-        NAMES[self.below(NAMES.len())].to_owned()
-    }
-
-    fn bytes(&mut self) -> Vec<u8> {
-        (0..self.below(9)).map(|_| self.next() as u8).collect()
-    }
+fn bytes(random: &mut Random) -> Vec<u8> {
+    (0..random.below(9)).map(|_| random.draw() as u8).collect()
 }
 
 pub fn trace(seed: u64, events: usize) -> Trace {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let threads = 1 + random.below(5);
     let objects = 1 + random.below(6);
     let places = 1 + random.below(6);
     let customs = 1 + random.below(3);
     let mut trace = Trace {
-        accesses_ordered: random.chance(2),
+        accesses_ordered: random.one_in(2),
         ..Trace::default()
     };
     for number in 0..threads {
         let parent =
-            (number > 0 && random.chance(2)).then(|| ThreadId(random.below(number) as u32));
+            (number > 0 && random.one_in(2)).then(|| ThreadId(random.below(number) as u32));
         trace.threads.push(Thread {
-            name: random.name(),
+            name: name(&mut random),
             parent,
         });
     }
@@ -81,13 +55,13 @@ pub fn trace(seed: u64, events: usize) -> Trace {
         trace.objects.push(Object {
             kind: OBJECT_KINDS[random.below(OBJECT_KINDS.len())].1,
             address: random.number(),
-            name: random.name(),
+            name: name(&mut random),
         });
     }
     for _ in 0..places {
         let frames = (0..random.below(4)).map(|_| SourcePlace {
-            function: random.name(),
-            file: random.name(),
+            function: name(&mut random),
+            file: name(&mut random),
             line: random.number() as u32,
             column: random.number() as u32,
         });
@@ -104,14 +78,14 @@ pub fn trace(seed: u64, events: usize) -> Trace {
         trace.symbols.push(Symbol {
             address,
             size,
-            name: random.name(),
+            name: name(&mut random),
         });
         address += size;
     }
     for _ in 0..customs {
-        let fields = (0..random.below(3)).map(|_| random.name()).collect();
+        let fields = (0..random.below(3)).map(|_| name(&mut random)).collect();
         trace.customs.push(Custom {
-            name: random.name(),
+            name: name(&mut random),
             fields,
         });
     }
@@ -142,11 +116,11 @@ pub fn trace(seed: u64, events: usize) -> Trace {
             place: PlaceId(random.below(places) as u32),
             op: Op::with_operands(number as u8, operands).unwrap(),
         });
-        if random.chance(8) {
+        if random.one_in(8) {
             trace.values.push(Value {
                 event: EventIndex(index as u32),
-                read: random.bytes(),
-                written: random.bytes(),
+                read: bytes(&mut random),
+                written: bytes(&mut random),
             });
         }
     }

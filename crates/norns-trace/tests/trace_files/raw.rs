@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use norns_random::Random;
 use norns_trace::{Info, Op, Trace, Warning, create_raw, finish, info, read, read_recording};
 use norns_wire::{
     self as wire, ChunkHeader, ChunkKind, Code, MAX_EVENT, Sites, ended, object, put_varint, tail,
 };
 
-use crate::random::Random;
 use crate::round_trip::print;
 use crate::{put, scratch};
 
@@ -61,7 +61,7 @@ pub struct Run {
 
 /// `count` threads that lock a common mutex around accesses, with accesses in between.
 pub fn run(seed: u64, count: usize, steps: usize) -> Run {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut run = Run {
         threads: vec![Vec::new(); count],
         order: Vec::new(),
@@ -113,10 +113,10 @@ pub fn run(seed: u64, count: usize, steps: usize) -> Run {
     let mut owner = None;
     for _ in 0..steps {
         let thread = random.below(count);
-        let gap = random.next() % 3;
+        let gap = random.draw() % 3;
         match random.below(8) {
             0..5 => {
-                let address = 0x1000 + random.next() % 64 * 8;
+                let address = 0x1000 + random.draw() % 64 * 8;
                 let code = [Code::Read, Code::Write][random.below(2)];
                 push(&mut run, thread, code, 8, address, [0, 0], 0);
             }
@@ -232,7 +232,7 @@ pub fn tail_head() -> Vec<u8> {
 
 /// Writes the recording; the last chunk of each thread may be left in the tail.
 pub fn lay_out(run: &Run, path: &Path, seed: u64, with_tails: bool) {
-    let mut random = Random(seed ^ 0x55);
+    let mut random = Random::new(seed ^ 0x55);
     create_raw(
         path,
         &[Info {
@@ -246,7 +246,7 @@ pub fn lay_out(run: &Run, path: &Path, seed: u64, with_tails: bool) {
     let mut chunks = chunks(run, &mut random);
     // Chunks of a thread are in order; those of different threads in any.
     let mut stable: Vec<(u64, usize)> = (0..chunks.len())
-        .map(|at| (random.next() % 50 + u64::from(chunks[at].1) * 25, at))
+        .map(|at| (random.draw() % 50 + u64::from(chunks[at].1) * 25, at))
         .collect();
     stable.sort();
     let last = |thread: u32| {
@@ -265,7 +265,7 @@ pub fn lay_out(run: &Run, path: &Path, seed: u64, with_tails: bool) {
         if lasts[at] && with_tails {
             tails.extend(slot_bytes(*thread, *index, *first, payload));
             // Written already, but the slot not yet emptied.
-            if random.chance(3) {
+            if random.one_in(3) {
                 content.extend(chunk_bytes(*thread, *index, *first, payload));
             }
         } else {
@@ -360,7 +360,7 @@ fn every_process_of_a_recording_gets_a_trace() {
     let runs = [run(41, 2, 100), run(42, 3, 100)];
     lay_out(&runs[0], &path, 41, false);
     let mut content = fs::read(&path).unwrap();
-    for (thread, index, first_sequence, payload) in chunks(&runs[1], &mut Random(1)) {
+    for (thread, index, first_sequence, payload) in chunks(&runs[1], &mut Random::new(1)) {
         let header = ChunkHeader {
             kind: ChunkKind::Events,
             process: 2,
@@ -442,7 +442,7 @@ fn a_torn_chunk_is_taken_from_the_tail() {
     lay_out(&run, &path, 21, true);
     let content = fs::read(&path).unwrap();
     // A thread was killed inside its write, another one appended behind it.
-    let mut random = Random(21 ^ 0x55);
+    let mut random = Random::new(21 ^ 0x55);
     let all = chunks(&run, &mut random);
     let (thread, index, first, payload) = all.iter().rfind(|chunk| chunk.0 == 1).unwrap();
     let torn = chunk_bytes(*thread, *index, *first, payload);

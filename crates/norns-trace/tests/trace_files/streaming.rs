@@ -1,17 +1,17 @@
 //! A long trace is read in the memory of a short one.
 
+use norns_random::Random;
 use norns_trace::container::FileState;
 use norns_trace::{Access, Event, Item, Op, Place, PlaceId, Reader, Thread, ThreadId, reader};
 
 use crate::allocation::peak;
-use crate::random::Random;
 use crate::scratch;
 
 #[test]
 fn a_million_events_are_read_in_constant_memory() {
     let measure = |events: u64| {
         let path = scratch("long");
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         reader::write_items(&path, FileState::Finished, |writer| {
             for number in 0..4 {
                 writer.push(&Item::Thread(Thread {
@@ -21,7 +21,7 @@ fn a_million_events_are_read_in_constant_memory() {
             }
             writer.push(&Item::Place(Place::default()))?;
             for _ in 0..events {
-                let address = random.next() % (1 << 20);
+                let address = random.draw() % (1 << 20);
                 let op = Op::Read(Access { address, size: 4 });
                 let thread = ThreadId(random.below(4) as u32);
                 writer.push(&Item::Event(

@@ -1,6 +1,6 @@
 use norns_wire::environment::{Mode, Priorities};
 
-use crate::random::Random;
+use norns_random::Random;
 
 #[test]
 fn modes_are_their_words() {
@@ -15,7 +15,7 @@ fn modes_are_their_words() {
 #[test]
 fn priorities_are_read_back() {
     for seed in 0..500 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let priorities = Priorities {
             seed: random.number(),
             points: random.number(),

@@ -4,7 +4,8 @@ use norns_wire::report::{
     Unheld, Why, parse,
 };
 
-use crate::random::{Random, damage};
+use crate::random::damage;
+use norns_random::Random;
 
 const NAMES: [&str; 4] = ["T0", "T0.1", "T0.1.12", "?"];
 const STACK: [u64; 4] = [0, 0x5555_5555_5a24, u64::MAX, 1];
@@ -22,13 +23,13 @@ fn random_side(random: &mut Random) -> Side<'static> {
 fn random_diverged(random: &mut Random) -> Diverged<'static> {
     Diverged {
         thread: random.pick(&NAMES),
-        operation: random.chance(2).then(|| Operation {
+        operation: random.one_in(2).then(|| Operation {
             code: random.pick(Code::ALL),
             atomic: random.below(4) as u8,
             address: random.number(),
             pc: random.number(),
         }),
-        expected: random.chance(2).then(|| Expected {
+        expected: random.one_in(2).then(|| Expected {
             step: random.number(),
             thread: random.pick(&NAMES),
             event: random.number() as u32,
@@ -122,7 +123,7 @@ fn write(messages: &[Message]) -> String {
 fn every_message_is_read_back() {
     for kind in 0..KINDS {
         for seed in 0..500 {
-            let message = message(kind, &mut Random(seed));
+            let message = message(kind, &mut Random::new(seed));
             let line = encode(&message);
             assert!(!line.contains('\n'), "{line}");
             assert_eq!(
@@ -137,7 +138,7 @@ fn every_message_is_read_back() {
 #[test]
 fn a_report_is_read_back() {
     for seed in 0..1000 {
-        let messages = random_report(&mut Random(seed));
+        let messages = random_report(&mut Random::new(seed));
         let text = write(&messages);
         let read: Result<Vec<Message>, NotUnderstood> = parse(text.as_bytes()).collect();
         assert_eq!(read.as_ref(), Ok(&messages), "seed {seed}: {text}");
@@ -149,7 +150,7 @@ fn a_report_is_read_back() {
 #[test]
 fn every_line_of_a_damaged_report_is_accounted_for() {
     for seed in 0..10_000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut text = write(&random_report(&mut random)).into_bytes();
         damage(&mut text, &mut random);
         let mut number = 0;
@@ -197,9 +198,9 @@ fn every_line_of_a_damaged_report_is_accounted_for() {
 #[test]
 fn random_bytes_are_no_report() {
     for seed in 0..2000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let length = random.below(200);
-        let text: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        let text: Vec<u8> = (0..length).map(|_| random.draw() as u8).collect();
         let mut read = parse(&text);
         assert_eq!(
             read.next().is_some_and(|first| first.is_ok()),

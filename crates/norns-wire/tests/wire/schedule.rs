@@ -1,19 +1,20 @@
 use norns_wire::schedule::{BadLine, HEADER, Hold, Record, Step, What, parse};
 
-use crate::random::{Random, damage};
+use crate::random::damage;
+use norns_random::Random;
 
 const NAMES: [&str; 3] = ["T0", "T0.1", "T0.1.12"];
 
 fn random_record(random: &mut Random) -> Record<'static> {
-    let write = random.chance(2);
+    let write = random.one_in(2);
     let size = random.number() as u32;
     match random.below(4) {
         0 => Record::Thread(random.pick(&NAMES)),
         1 => Record::Step(Step {
             thread: random.number() as u32,
             what: match random.below(3) {
-                0 => What::Point(random.next() as u8),
-                1 => What::Atomic(random.next() as u8),
+                0 => What::Point(random.draw() as u8),
+                1 => What::Atomic(random.draw() as u8),
                 _ => What::Access { size, write },
             },
             address: random.number(),
@@ -50,7 +51,7 @@ fn read(text: &[u8]) -> Result<Vec<Record<'_>>, BadLine> {
 #[test]
 fn what_is_written_is_read_back() {
     for seed in 0..2000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let count = random.below(20);
         let records: Vec<Record> = (0..count).map(|_| random_record(&mut random)).collect();
         let text = write(&records);
@@ -61,7 +62,7 @@ fn what_is_written_is_read_back() {
 #[test]
 fn a_damaged_schedule_is_refused_or_means_what_it_says() {
     for seed in 0..5000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let count = random.below(6);
         let records: Vec<Record> = (0..count).map(|_| random_record(&mut random)).collect();
         let mut text = write(&records).into_bytes();

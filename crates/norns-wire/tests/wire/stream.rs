@@ -1,6 +1,6 @@
 use norns_wire::{Code, Decoder, MAX_EVENT, Malformed, Record, Sites, put_varint};
 
-use crate::random::Random;
+use norns_random::Random;
 
 /// The largest program counter that fits into a site: 48 bits.
 const PC_MAX: u64 = (1 << 48) - 1;
@@ -29,24 +29,24 @@ fn encode(events: &[Record]) -> Vec<u8> {
 }
 
 fn random_events(seed: u64) -> Vec<Record<'static>> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut sequence = 7;
-    let few_pcs = !random.chance(3);
-    (0..random.next() % 200)
+    let few_pcs = !random.one_in(3);
+    (0..random.draw() % 200)
         .map(|_| {
             let code = random.pick(Code::ALL);
-            let shift = random.next() % 64;
-            sequence += 1 + (random.next() >> (random.next() % 16 + 40));
+            let shift = random.draw() % 64;
+            sequence += 1 + (random.draw() >> (random.draw() % 16 + 40));
             let number = |present: bool, value: u64| if present { value } else { 0 };
             Record {
                 code,
-                detail: random.next() as u8 % 4,
-                pc: (random.next() & PC_MAX) % if few_pcs { 5 } else { PC_MAX },
-                address: random.next() >> shift,
+                detail: random.draw() as u8 % 4,
+                pc: (random.draw() & PC_MAX) % if few_pcs { 5 } else { PC_MAX },
+                address: random.draw() >> shift,
                 sequence: number(code.ordered(), sequence),
                 operands: [
-                    number(code.operands() > 0, random.next() >> shift),
-                    number(code.operands() > 1, random.next()),
+                    number(code.operands() > 0, random.draw() >> shift),
+                    number(code.operands() > 1, random.draw()),
                 ],
                 bytes: if code.has_bytes() { b"a value" } else { b"" },
             }
@@ -70,21 +70,21 @@ fn what_is_encoded_is_decoded() {
 fn a_cut_or_changed_payload_gives_a_prefix_or_an_error() {
     let mut sites = Box::new(Sites::EMPTY);
     for seed in 0..2000 {
-        let mut random = Random(seed ^ 0xABCD);
+        let mut random = Random::new(seed ^ 0xABCD);
         let events = random_events(seed);
         let mut payload = encode(&events);
         if payload.is_empty() {
             continue;
         }
-        let cut = random.next() as usize % payload.len();
+        let cut = random.draw() as usize % payload.len();
         let decoded: Vec<Record> = Decoder::new(&payload[..cut], 7, &mut sites)
             .map_while(Result::ok)
             .collect();
         assert_eq!(decoded, events[..decoded.len()], "seed {seed}");
 
         for _ in 0..4 {
-            let at = random.next() as usize % payload.len();
-            payload[at] = random.next() as u8;
+            let at = random.draw() as usize % payload.len();
+            payload[at] = random.draw() as u8;
         }
         let items = Decoder::new(&payload, 7, &mut sites).count();
         assert!(items <= payload.len(), "seed {seed}");
