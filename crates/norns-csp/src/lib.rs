@@ -11,6 +11,7 @@ pub mod engine;
 mod error;
 pub mod eval;
 pub mod event;
+pub mod graph;
 pub mod process;
 pub mod resolve;
 pub mod script;

@@ -241,7 +241,7 @@ mod tests {
             }
         }
         assert!(
-            covered > 10_000 && new > 10_000 && asks * 10 < covered,
+            covered > 10_000 && new > 10_000 && asks * 8 < covered,
             "{covered} covered, {new} new, {asks} asked for nothing"
         );
     }

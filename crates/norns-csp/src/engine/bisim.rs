@@ -7,10 +7,11 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::engine::compress::{components, quotient, tau_loop_factor};
+use crate::engine::compress::{quotient, tau_loop_factor};
 use crate::engine::lts::Lts;
 use crate::engine::normal::divergent_states;
 use crate::event::EventId;
+use crate::graph::strongly_connected;
 
 /// Whether a state is what remains after a tick. A deadlocked state has no transitions either
 /// but is not the same thing to a parallel composition.
@@ -165,7 +166,7 @@ pub fn weak(lts: &Lts, matching: Matching) -> Lts {
             .map(|step| step.1)
     };
     // Components are numbered so that a tau leads to a smaller or the same number.
-    let rank = components(n, taus);
+    let rank = strongly_connected(n, taus);
     let mut order: Vec<u32> = (0..n as u32).collect();
     order.sort_by_key(|&s| rank[s as usize]);
     let diverges = divergent_states(&lts);

@@ -14,6 +14,7 @@ use crate::engine::normal::{
     Acceptances, BelowDivergence, Closure, NormalForm, acceptances, divergent_states,
 };
 use crate::event::EventId;
+use crate::graph::strongly_connected;
 use crate::process::Compression;
 
 // A normal form may be exponentially larger; past this it is given up for strong bisimulation.
@@ -52,63 +53,13 @@ pub fn pays(lts: &Lts) -> bool {
 
 /// States that reach each other by tau become one, which keeps a tau to itself.
 pub fn tau_loop_factor(lts: &Lts) -> Lts {
-    let component = components(lts.len(), |s| {
+    let component = strongly_connected(lts.len(), |s| {
         lts.steps(s)
             .iter()
             .take_while(|step| step.0 == EventId::TAU)
             .map(|step| step.1)
     });
     quotient(lts, &component)
-}
-
-/// The strongly connected component of each node, numbered (Tarjan 1972, without recursion).
-pub fn components<I: Iterator<Item = u32>>(n: usize, next: impl Fn(u32) -> I) -> Vec<u32> {
-    const NEW: u32 = u32::MAX;
-    let mut index = vec![NEW; n];
-    let mut low = vec![0u32; n];
-    let mut component = vec![NEW; n];
-    let (mut count, mut found) = (0, 0);
-    let mut path: Vec<u32> = Vec::new();
-    let mut calls: Vec<(u32, I)> = Vec::new();
-    for root in 0..n as u32 {
-        if index[root as usize] != NEW {
-            continue;
-        }
-        index[root as usize] = count;
-        low[root as usize] = count;
-        count += 1;
-        path.push(root);
-        calls.push((root, next(root)));
-        while let Some((s, iter)) = calls.last_mut() {
-            let s = *s;
-            if let Some(to) = iter.next() {
-                if index[to as usize] == NEW {
-                    index[to as usize] = count;
-                    low[to as usize] = count;
-                    count += 1;
-                    path.push(to);
-                    calls.push((to, next(to)));
-                } else if component[to as usize] == NEW {
-                    low[s as usize] = low[s as usize].min(index[to as usize]);
-                }
-                continue;
-            }
-            calls.pop();
-            if let Some((parent, _)) = calls.last() {
-                low[*parent as usize] = low[*parent as usize].min(low[s as usize]);
-            }
-            if low[s as usize] == index[s as usize] {
-                while let Some(member) = path.pop() {
-                    component[member as usize] = found;
-                    if member == s {
-                        break;
-                    }
-                }
-                found += 1;
-            }
-        }
-    }
-    component
 }
 
 /// One state for each class, numbered breadth-first from the initial one.

@@ -5,8 +5,8 @@
 //! no such step is on no cycle; leaving it out makes others impossible, and so on. Recorded
 //! threads are straight lines, so nothing of a network of threads and mutexes remains.
 
-use crate::engine::compress::components;
 use crate::engine::network::{Network, Rule};
+use crate::graph::strongly_connected;
 
 /// For each rule of a format, whether rules that pass `filter` and stay in this format can
 /// make a cycle with it.
@@ -34,7 +34,7 @@ pub fn cyclic_rules(network: &Network, format: usize, filter: impl Fn(&Rule) -> 
             let machine = &component.machine;
             let mut on_cycle = vec![false; used.len()];
             if used.contains(&true) {
-                let part = components(machine.len(), |s| {
+                let part = strongly_connected(machine.len(), |s| {
                     machine
                         .span(s)
                         .filter(|&at| used[machine.label(at) as usize])
@@ -78,7 +78,7 @@ pub fn possible(network: &Network, filter: impl Fn(&Rule) -> bool + Copy) -> boo
             .map(|rule| rule.next)
             .filter(move |&to| to != crate::engine::network::TERMINATED && to != format)
     };
-    let part = components(network.formats.len(), next);
+    let part = strongly_connected(network.formats.len(), next);
     let mut size = vec![0; network.formats.len()];
     for &p in &part {
         size[p as usize] += 1;

@@ -85,7 +85,7 @@ impl Reducer {
             .iter()
             .map(|component| {
                 let machine = &component.machine;
-                let rank = crate::engine::compress::components(machine.len(), |s| {
+                let rank = crate::graph::strongly_connected(machine.len(), |s| {
                     machine.span(s).map(|at| machine.target(at))
                 });
                 let mut lowest = vec![u32::MAX; machine.alphabet.len()];

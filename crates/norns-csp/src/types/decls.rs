@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ty::{Constraint, Scheme, Ty, TyId, Types, VarId};
 use crate::diagnostic::{Diagnostic, Stage};
+use crate::graph::strongly_connected;
 use crate::resolve::{DefId, DefKind, Resolved};
 use crate::syntax::ast::*;
 use crate::syntax::source::Span;
@@ -171,78 +172,20 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Strongly connected components (Tarjan 1972), those that are needed first.
+    /// Groups of declarations that need each other, each group after those that it needs.
     fn order(&self, decls: &[DeclId]) -> Vec<Vec<DeclId>> {
-        let position: FxHashMap<DeclId, usize> =
-            decls.iter().enumerate().map(|(i, &d)| (d, i)).collect();
-        let none = Vec::new();
-        let needs: Vec<Vec<usize>> = decls
-            .iter()
-            .map(|decl| {
-                let needs = self.resolved.needs.get(decl).unwrap_or(&none);
-                needs
-                    .iter()
-                    .filter_map(|need| position.get(need).copied())
-                    .collect()
-            })
-            .collect();
-        const UNSEEN: usize = usize::MAX;
-        let mut index = vec![UNSEEN; decls.len()];
-        let mut low = vec![0; decls.len()];
-        let mut on_stack = vec![false; decls.len()];
-        let mut stack = Vec::new();
-        let mut next = 0;
-        let mut out = Vec::new();
-        for root in 0..decls.len() {
-            if index[root] != UNSEEN {
-                continue;
-            }
-            let mut calls = vec![(root, 0)];
-            while let Some((node, edge)) = calls.pop() {
-                if edge == 0 {
-                    index[node] = next;
-                    low[node] = next;
-                    next += 1;
-                    stack.push(node);
-                    on_stack[node] = true;
-                }
-                let mut edge = edge;
-                let mut descend = None;
-                while edge < needs[node].len() {
-                    let to = needs[node][edge];
-                    edge += 1;
-                    if index[to] == UNSEEN {
-                        descend = Some(to);
-                        break;
-                    }
-                    if on_stack[to] {
-                        low[node] = low[node].min(index[to]);
-                    }
-                }
-                if let Some(to) = descend {
-                    // The edge is looked at again when its end is done; `max(1)` marks it seen.
-                    calls.push((node, edge.max(1)));
-                    calls.push((to, 0));
-                    continue;
-                }
-                if low[node] == index[node] {
-                    let mut group = Vec::new();
-                    while let Some(member) = stack.pop() {
-                        on_stack[member] = false;
-                        group.push(member);
-                        if member == node {
-                            break;
-                        }
-                    }
-                    group.sort_unstable();
-                    out.push(group.into_iter().map(|member| decls[member]).collect());
-                }
-                if let Some(&(parent, _)) = calls.last() {
-                    low[parent] = low[parent].min(low[node]);
-                }
-            }
+        let position: FxHashMap<DeclId, u32> = (0..).zip(decls).map(|(i, &d)| (d, i)).collect();
+        let component = strongly_connected(decls.len(), |decl| {
+            let needs = self.resolved.needs.get(&decls[decl as usize]);
+            let needs = needs.into_iter().flatten();
+            needs.filter_map(|need| position.get(need).copied())
+        });
+        let count = component.iter().max().map_or(0, |most| *most as usize + 1);
+        let mut groups = vec![Vec::new(); count];
+        for (&decl, component) in decls.iter().zip(component) {
+            groups[component as usize].push(decl);
         }
-        out
+        groups
     }
 
     fn group(&mut self, decls: &[DeclId], how: Generalise) -> Result<()> {

@@ -7,6 +7,7 @@
 //! class (SPDOffline, Tunç et al. 2023, there without modes). A pattern without an
 //! instance is tried with reversed critical sections, then left open.
 
+use norns_csp::graph::strongly_connected;
 use norns_trace::{EventIndex, ObjectId, PlaceId, ThreadId};
 use rustc_hash::FxHashMap;
 
@@ -55,7 +56,7 @@ struct Search<'a, 'm> {
     /// For every lock the classes that hold it.
     holding: FxHashMap<ObjectId, Vec<usize>>,
     /// For every class its strongly connected component of locks: a cycle stays in one.
-    group: Vec<usize>,
+    group: Vec<u32>,
     patterns: Vec<Vec<usize>>,
     steps: usize,
     /// Some path of the present length is no dead end.
@@ -209,12 +210,15 @@ impl<'a, 'm> Search<'a, 'm> {
             }
             classes[id].events.push(section.acquired);
         }
-        let component = components(model.trace.objects.len(), |visit| {
-            for class in &classes {
-                for &(held, _) in linear.sections.locks(class.key.held) {
-                    visit(held.index(), class.key.lock.index());
-                }
+        // An edge leads from a lock to one that is acquired while it is held.
+        let mut acquired_inside = vec![Vec::new(); model.trace.objects.len()];
+        for class in &classes {
+            for &(held, _) in linear.sections.locks(class.key.held) {
+                acquired_inside[held.index()].push(class.key.lock.index() as u32);
             }
+        }
+        let component = strongly_connected(acquired_inside.len(), |lock| {
+            acquired_inside[lock as usize].iter().copied()
         });
         let of = |lock: ObjectId| component[lock.index()];
         classes.retain(|class| {
@@ -284,38 +288,4 @@ fn smallest_first(mut cycle: Vec<EventIndex>) -> Vec<EventIndex> {
     let smallest = (0..cycle.len()).min_by_key(|&i| cycle[i]).unwrap_or(0);
     cycle.rotate_left(smallest);
     cycle
-}
-
-/// The strongly connected component of every node of a graph, by a number (Kosaraju).
-fn components(nodes: usize, edges: impl Fn(&mut dyn FnMut(usize, usize))) -> Vec<usize> {
-    let (mut forward, mut backward) = (vec![Vec::new(); nodes], vec![Vec::new(); nodes]);
-    edges(&mut |from, to| {
-        forward[from].push(to);
-        backward[to].push(from);
-    });
-    let mut finished = Vec::with_capacity(nodes);
-    let mut seen = vec![false; nodes];
-    for root in 0..nodes {
-        // A node is on the stack once to be entered and once to be left.
-        let mut stack = vec![(root, false)];
-        while let Some((node, leave)) = stack.pop() {
-            if leave {
-                finished.push(node);
-            } else if !std::mem::replace(&mut seen[node], true) {
-                stack.push((node, true));
-                stack.extend(forward[node].iter().map(|&next| (next, false)));
-            }
-        }
-    }
-    let mut component = vec![usize::MAX; nodes];
-    for &root in finished.iter().rev() {
-        let mut stack = vec![root];
-        while let Some(node) = stack.pop() {
-            if component[node] == usize::MAX {
-                component[node] = root;
-                stack.extend(&backward[node]);
-            }
-        }
-    }
-    component
 }
