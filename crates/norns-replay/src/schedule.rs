@@ -11,8 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use norns_model::{Bug, Witness};
-use norns_trace::{AtomicKind, EventIndex, Op, ThreadId, Trace};
-use norns_wire::Code;
+use norns_trace::operation::{Operands, Operation, Turn};
+use norns_trace::{EventIndex, Op, ThreadId, Touch, Trace};
 use norns_wire::schedule::{HEADER, Hold, Record, Step, What};
 
 /// What becomes of plain accesses.
@@ -87,11 +87,8 @@ fn of_hunt(trace: &Trace, bug: &Bug) -> String {
 }
 
 fn linger(trace: &Trace, bug: &Bug, text: &mut String) {
-    let events = match bug {
-        Bug::Race { first, second } => vec![*first, *second],
-        Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
-    };
-    let mut pcs: Vec<u64> = events
+    let mut pcs: Vec<u64> = bug
+        .events()
         .iter()
         .map(|event| trace.place(trace.events[event.index()].place).pc)
         .collect();
@@ -149,22 +146,12 @@ impl<'a> Writer<'a> {
             }
             self.waiting_for_fork[thread] = false;
         }
-        let (what, mut address) = match event.op {
-            Op::Read(access) if ordered => (
-                What::Access {
-                    size: access.size,
-                    write: false,
-                },
-                access.address,
-            ),
-            Op::Write(access) | Op::Free(access) if ordered => (
-                What::Access {
-                    size: access.size,
-                    write: true,
-                },
-                access.address,
-            ),
-            op => match point(self.trace, op) {
+        let (what, mut address) = match event.op.plain_access() {
+            Some((access, write)) if ordered => {
+                let size = access.size;
+                (What::Access { size, write }, access.address)
+            }
+            _ => match point(self.trace, event.op) {
                 Some(point) => {
                     self.points[thread] += 1;
                     point
@@ -173,7 +160,7 @@ impl<'a> Writer<'a> {
             },
         };
         // Memory of the heap and of stacks can lie elsewhere in another run.
-        let numbers_a_thread = matches!(event.op, Op::Fork(_) | Op::Join(_) | Op::FailedJoin(_));
+        let numbers_a_thread = matches!(event.op.operands(), Operands::Thread(_));
         let is_plain = matches!(what, What::Access { .. });
         if !is_plain && !numbers_a_thread && self.trace.symbol_at(address).is_none() {
             address = 0;
@@ -190,26 +177,15 @@ impl<'a> Writer<'a> {
 
     fn hold(&mut self, index: EventIndex) {
         let event = self.trace.events[index.index()];
-        let (address, size, write) = match event.op {
-            Op::Read(access) => (access.address, access.size, false),
-            Op::Write(access) | Op::Free(access) => (access.address, access.size, true),
-            Op::Atomic {
-                address,
-                size,
-                kind,
-                ..
-            } => {
-                let reads = matches!(kind, AtomicKind::Load | AtomicKind::FailedExchange);
-                (address, u32::from(size), !reads)
-            }
-            _ => return,
+        let Some(touch) = Touch::of(event.op) else {
+            return;
         };
         let hold = Hold {
             thread: event.thread.0,
             points: self.points[event.thread.index()],
-            write,
-            address,
-            size,
+            write: touch.writes,
+            address: touch.access.address,
+            size: touch.access.size,
             pc: self.trace.place(event.place).pc,
             event: index.0,
         };
@@ -232,51 +208,26 @@ pub fn count_points(trace: &Trace) -> usize {
         .count()
 }
 
-/// The step of an operation, and the address that it works on.
+/// The step of an operation, and the address that it works on; for an operation on another thread
+/// its number instead.
 fn point(trace: &Trace, op: Op) -> Option<(What, u64)> {
-    let other = |thread: ThreadId| u64::from(thread.0);
-    let object = op.object().map_or(0, |id| trace.object(id).address);
-    let (code, address) = match op {
-        Op::Start => (Code::Start, 0),
-        Op::End => (Code::End, 0),
-        Op::Fork(thread) => (Code::Fork, other(thread)),
-        Op::Join(thread) => (Code::Join, other(thread)),
-        Op::FailedJoin(thread) => (Code::FailedJoin, other(thread)),
-        Op::Lock(_) => (Code::Lock, object),
-        Op::FailedLock(_) => (Code::FailedLock, object),
-        Op::ReadLock(_) => (Code::ReadLock, object),
-        Op::FailedReadLock(_) => (Code::FailedReadLock, object),
-        Op::Unlock(_) => (Code::Unlock, object),
-        Op::OnceBegin(_) => (Code::OnceBegin, object),
-        Op::OnceEnd(_) => (Code::OnceEnd, object),
-        Op::OncePass(_) => (Code::OncePass, object),
-        Op::Wait(_) => (Code::Wait, object),
-        Op::FailedWait(_) => (Code::FailedWait, object),
-        Op::Signal(_) => (Code::Signal, object),
-        Op::Broadcast(_) => (Code::Broadcast, object),
-        Op::BarrierEnter(_) => (Code::BarrierEnter, object),
-        Op::BarrierExit(_) => (Code::BarrierExit, object),
-        Op::SemWait(_) => (Code::SemWait, object),
-        Op::FailedSemWait(_) => (Code::FailedSemWait, object),
-        Op::SemPost(_) => (Code::SemPost, object),
-        Op::Atomic { address, kind, .. } => {
-            return Some((What::Atomic(kind.number()), address));
-        }
-        Op::Detach(_)
-        | Op::BarrierInit { .. }
-        | Op::SemInit { .. }
-        | Op::Fence(_)
-        | Op::Read(_)
-        | Op::Write(_)
-        | Op::Allocate(_)
-        | Op::Free(_)
-        | Op::Enter
-        | Op::Leave => return None,
+    let Operation { code, turn, .. } = op.kind();
+    let address = match op.operands() {
+        Operands::None | Operands::Order(_) => 0,
+        Operands::Thread(thread) => u64::from(thread.0),
+        Operands::Object(object) | Operands::Counted(object, _) => trace.object(object).address,
+        Operands::Memory(access) => access.address,
+        Operands::Atomic { address, .. } => address,
         // A branch is told by the compiler's hook and takes no turn.
-        Op::Custom(custom) if trace.customs[custom as usize].name == "branch" => return None,
-        Op::Custom(_) => (Code::Custom, 0),
+        Operands::Custom(custom) if trace.customs[custom as usize].name == "branch" => return None,
+        Operands::Custom(_) => 0,
     };
-    Some((What::Point(code as u8), address))
+    let what = if let Op::Atomic { kind, .. } = op {
+        What::Atomic(kind.number())
+    } else {
+        What::Point(code as u8)
+    };
+    (turn == Turn::Scheduled).then_some((what, address))
 }
 
 /// The accesses of a schedule that conflict with one of another thread, with no synchronisation

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::effect::{Effect, Mode, OnLock, OnThread, TouchKind};
 use crate::event::{Access, Event, ObjectId, Op, ThreadId};
 use crate::trace::{Object, ObjectKind, Place, Symbol, Thread, Trace};
 
@@ -45,52 +46,76 @@ pub fn project(trace: &Trace) -> (Trace, BTreeMap<&'static str, u64>) {
         accesses_ordered: trace.accesses_ordered,
         ..Trace::default()
     };
-    // How often a thread holds a lock, and whether for reading.
-    let mut held: FxHashMap<(ThreadId, ObjectId), (u32, bool)> = FxHashMap::default();
+    let mut held: FxHashMap<(ThreadId, ObjectId), Held> = FxHashMap::default();
     for event in &trace.events {
         let mut keep = |op: Op| out.events.push(Event { op, ..*event });
-        match event.op {
-            Op::Fork(_) | Op::Join(_) => keep(event.op),
-            Op::Lock(lock) | Op::ReadLock(lock) => {
-                let (depth, reading) = held.entry((event.thread, lock)).or_insert((0, false));
-                *depth += 1;
-                if *depth == 1 {
-                    *reading = matches!(event.op, Op::ReadLock(_));
-                    if !*reading {
-                        keep(event.op);
-                        continue;
-                    }
-                }
-                count(&mut left_out, event.op);
-            }
-            Op::Unlock(lock) => {
-                let (depth, reading) = held.entry((event.thread, lock)).or_insert((1, false));
-                *depth = depth.saturating_sub(1);
-                if *depth == 0 && !*reading {
+        match event.op.effect() {
+            Effect::Thread(act) => match act {
+                OnThread::Fork(_) | OnThread::Join(_) => keep(event.op),
+                OnThread::Start | OnThread::End => {}
+                OnThread::FailedJoin(_) | OnThread::Detach(_) => count(&mut left_out, event.op),
+            },
+            Effect::Lock(lock, act) => {
+                let held = held.entry((event.thread, lock)).or_default();
+                if held.follow(act) {
                     keep(event.op);
                 } else {
                     count(&mut left_out, event.op);
                 }
             }
-            Op::Read(access) | Op::Write(access) | Op::Free(access) => {
-                let write = !matches!(event.op, Op::Read(_));
-                for start in locations.of_access(access) {
-                    let access = Access {
+            Effect::Memory(touch) => {
+                let make = match (touch.kind, touch.writes) {
+                    (TouchKind::Plain | TouchKind::Free, true) => Op::Write,
+                    (TouchKind::Plain | TouchKind::Free, false) => Op::Read,
+                    (TouchKind::Atomic | TouchKind::Allocate, _) => {
+                        count(&mut left_out, event.op);
+                        continue;
+                    }
+                };
+                for start in locations.of_access(touch.access) {
+                    keep(make(Access {
                         address: start,
                         size: 1,
-                    };
-                    keep(if write {
-                        Op::Write(access)
-                    } else {
-                        Op::Read(access)
-                    });
+                    }));
                 }
             }
-            Op::Start | Op::End => {}
-            _ => count(&mut left_out, event.op),
+            Effect::Once(..)
+            | Effect::Condition(..)
+            | Effect::Barrier(..)
+            | Effect::Semaphore(..)
+            | Effect::Local => count(&mut left_out, event.op),
         }
     }
     (out, left_out)
+}
+
+/// How a thread holds a lock.
+#[derive(Default)]
+struct Held {
+    /// How many times the thread has acquired the lock and not released it.
+    depth: u32,
+    /// Whether the first of these was for reading.
+    reading: bool,
+}
+
+impl Held {
+    /// Whether the format can tell this operation: the outermost levels of write locks only.
+    fn follow(&mut self, act: OnLock) -> bool {
+        match act {
+            OnLock::Acquire(mode) => {
+                self.depth += 1;
+                if self.depth == 1 {
+                    self.reading = mode == Mode::Read;
+                }
+                self.depth == 1 && !self.reading
+            }
+            OnLock::Release => {
+                self.depth = self.depth.saturating_sub(1);
+                self.depth == 0 && !self.reading
+            }
+            OnLock::FailedAcquire(_) => false,
+        }
+    }
 }
 
 fn count(left_out: &mut BTreeMap<&'static str, u64>, op: Op) {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::effect::{Touch, TouchKind};
 use crate::event::{Access, Event, Op, PlaceId, ThreadId};
 use crate::item::{AccessValue, Item};
 
@@ -47,18 +48,29 @@ impl ValueCheck {
         if event.op == Op::Start {
             self.begins = Some(event.thread);
         }
-        match (event.op, value) {
-            (Op::Allocate(block) | Op::Free(block), _) => {
-                if event.op == Op::Allocate(block) && begins == Some(event.thread) {
-                    self.stacks
-                        .insert(block.address, block.address + u64::from(block.size));
+        let Some(Touch {
+            access,
+            writes,
+            kind,
+            ..
+        }) = Touch::of(event.op)
+        else {
+            return;
+        };
+        match kind {
+            TouchKind::Allocate | TouchKind::Free => {
+                if kind == TouchKind::Allocate && begins == Some(event.thread) {
+                    let end = access.address + u64::from(access.size);
+                    self.stacks.insert(access.address, end);
                 }
-                self.forget(block);
+                self.forget(access);
             }
-            (_, Some(value)) => self.access(event, value),
-            // Written, but with what is not known.
-            (Op::Write(access), None) => self.forget(access),
-            _ => {}
+            TouchKind::Plain | TouchKind::Atomic => match value {
+                Some(value) => self.access(event, access.address, value),
+                // Written, but with what is not known.
+                None if writes && kind == TouchKind::Plain => self.forget(access),
+                None => {}
+            },
         }
     }
 
@@ -75,12 +87,7 @@ impl ValueCheck {
         ]
     }
 
-    fn access(&mut self, event: &Event, value: &AccessValue) {
-        let address = match event.op {
-            Op::Read(access) | Op::Write(access) => access.address,
-            Op::Atomic { address, .. } => address,
-            _ => return,
-        };
+    fn access(&mut self, event: &Event, address: u64, value: &AccessValue) {
         if !value.read.is_empty() {
             self.reads += 1;
             let mut differs = false;

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use norns_model::{Bug, Meaning, Model};
 use norns_order::smtlib;
 use norns_predict::order::{Constraint, Engine, Outcome};
-use norns_trace::{EventIndex, Op, Trace};
+use norns_trace::{EventIndex, Trace};
 
 /// Without questions of the user, so many conflicting pairs are looked at.
 const MOST_PAIRS: usize = 1_000_000;
@@ -193,13 +193,8 @@ fn asked(
         });
     }
     for cycle in deadlocks {
-        let acquires = |event: &&EventIndex| {
-            !matches!(
-                trace.events[event.index()].op,
-                Op::Lock(_) | Op::ReadLock(_)
-            )
-        };
-        if let Some(event) = cycle.0.iter().find(acquires) {
+        let acquires = |event: &EventIndex| trace.events[event.index()].op.acquires().is_some();
+        if let Some(event) = cycle.0.iter().find(|event| !acquires(event)) {
             bail!("event {} acquires no lock", event.0);
         }
         let mut blocked = cycle.0.clone();

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cursor::Owned;
+use crate::effect::{Effect, Mode, OnLock, OnThread};
 use crate::error::Warning;
 use crate::event::{Access, AtomicKind, Event, MemoryOrder, ObjectId, Op, PlaceId, ThreadId};
 use crate::item::{AccessValue, Info, Item, ORDERS};
@@ -273,21 +274,23 @@ impl Convert {
         if !self.suspect {
             return None;
         }
-        match op {
-            Op::Start => {
+        match op.effect() {
+            Effect::Thread(OnThread::Start) => {
                 self.alive.insert(thread);
             }
-            Op::End => {
+            Effect::Thread(OnThread::End) => {
                 self.alive.remove(&thread);
             }
-            Op::Join(other) if self.alive.contains(&other) => {
-                return Some(format!(
-                    "{} joins {}, whose end is missing",
-                    self.names[thread.index()],
-                    self.names[other.index()]
-                ));
+            Effect::Thread(OnThread::Join(other)) => {
+                if self.alive.contains(&other) {
+                    return Some(format!(
+                        "{} joins {}, whose end is missing",
+                        self.names[thread.index()],
+                        self.names[other.index()]
+                    ));
+                }
             }
-            Op::Lock(object) => {
+            Effect::Lock(object, OnLock::Acquire(Mode::Write)) => {
                 let (owner, depth) = self.owners.entry(object).or_insert((thread, 0));
                 if *owner != thread && *depth > 0 {
                     return Some(format!(
@@ -299,12 +302,19 @@ impl Convert {
                 *owner = thread;
                 *depth = depth.saturating_add(1);
             }
-            Op::Unlock(object) => {
+            Effect::Lock(object, OnLock::Release) => {
                 if let Some((_, depth)) = self.owners.get_mut(&object) {
                     *depth = depth.saturating_sub(1);
                 }
             }
-            _ => {}
+            Effect::Thread(OnThread::Fork(_) | OnThread::FailedJoin(_) | OnThread::Detach(_))
+            | Effect::Lock(_, OnLock::Acquire(Mode::Read) | OnLock::FailedAcquire(_))
+            | Effect::Once(..)
+            | Effect::Condition(..)
+            | Effect::Barrier(..)
+            | Effect::Semaphore(..)
+            | Effect::Memory(_)
+            | Effect::Local => {}
         }
         None
     }

@@ -13,7 +13,7 @@
 use norns_model::{Bug, Meaning, Witness};
 use norns_predict::order::{Constraint, Engine, Outcome, too_long};
 use norns_report::describe::place_name;
-use norns_trace::{Access, AtomicKind, EventIndex, Op, Trace};
+use norns_trace::{Access, EventIndex, Op, Touch, TouchKind, Trace};
 
 /// How many events of the thread before the point of divergence are looked at.
 const LOOK_BACK: usize = 400;
@@ -166,37 +166,17 @@ fn meaning(trace: &Trace) -> Meaning {
     }
 }
 
-/// The bytes that an event reads, or writes.
+/// The bytes that an event reads.
 pub fn read_by(op: Op) -> Option<Access> {
-    match op {
-        Op::Read(access) => Some(access),
-        Op::Atomic {
-            address,
-            size,
-            kind: AtomicKind::Load | AtomicKind::ReadModifyWrite | AtomicKind::FailedExchange,
-            ..
-        } => Some(Access {
-            address,
-            size: u32::from(size),
-        }),
-        _ => None,
-    }
+    let touch = Touch::of(op)?;
+    touch.reads.then_some(touch.access)
 }
 
+/// The bytes that an event writes, other than by giving out or freeing a block.
 pub fn written_by(op: Op) -> Option<Access> {
-    match op {
-        Op::Write(access) => Some(access),
-        Op::Atomic {
-            address,
-            size,
-            kind: AtomicKind::Store | AtomicKind::ReadModifyWrite,
-            ..
-        } => Some(Access {
-            address,
-            size: u32::from(size),
-        }),
-        _ => None,
-    }
+    let touch = Touch::of(op)?;
+    let stores = matches!(touch.kind, TouchKind::Plain | TouchKind::Atomic);
+    (touch.writes && stores).then_some(touch.access)
 }
 
 /// Where the schedule has every event; `usize::MAX` for those that it leaves out.
