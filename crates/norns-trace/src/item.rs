@@ -4,6 +4,7 @@
 //! defined before their first use, so that a reader needs to keep nothing and any beginning of a
 //! stream is a stream. A `Trace` is the stream collected.
 
+use norns_wire::object;
 use thiserror::Error;
 
 use crate::event::{Access, Event, EventIndex, MemoryOrder, ThreadId};
@@ -172,6 +173,22 @@ pub const OBJECT_KINDS: [(&str, ObjectKind); 10] = {
 };
 
 impl ObjectKind {
+    /// The code in the raw stream.
+    pub fn wire_code(self) -> u8 {
+        match self {
+            ObjectKind::Mutex => object::MUTEX,
+            ObjectKind::RecursiveMutex => object::RECURSIVE_MUTEX,
+            ObjectKind::ErrorCheckingMutex => object::ERROR_CHECKING_MUTEX,
+            ObjectKind::RobustMutex => object::ROBUST_MUTEX,
+            ObjectKind::ReaderWriterLock => object::READER_WRITER_LOCK,
+            ObjectKind::SpinLock => object::SPIN_LOCK,
+            ObjectKind::Once => object::ONCE,
+            ObjectKind::Condition => object::CONDITION,
+            ObjectKind::Barrier => object::BARRIER,
+            ObjectKind::Semaphore => object::SEMAPHORE,
+        }
+    }
+
     /// The word of the text form.
     pub fn word(self) -> &'static str {
         let entry = OBJECT_KINDS.iter().find(|(_, kind)| *kind == self);

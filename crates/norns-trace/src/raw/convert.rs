@@ -12,7 +12,7 @@ use super::cursor::Owned;
 use crate::effect::{Effect, Mode, OnLock, OnThread};
 use crate::error::Warning;
 use crate::event::{Access, AtomicKind, Event, MemoryOrder, ObjectId, Op, PlaceId, ThreadId};
-use crate::item::{AccessValue, Info, Item, ORDERS};
+use crate::item::{AccessValue, Info, Item, OBJECT_KINDS, ORDERS};
 use crate::operation::Operands;
 use crate::symbolise::Symboliser;
 use crate::trace::{Custom, Object, ObjectKind, Place, Thread};
@@ -454,19 +454,9 @@ fn order_of(number: u8) -> MemoryOrder {
 }
 
 fn kind_of(detail: u8) -> Option<ObjectKind> {
-    Some(match detail & !object::SHARED {
-        object::MUTEX => ObjectKind::Mutex,
-        object::RECURSIVE_MUTEX => ObjectKind::RecursiveMutex,
-        object::ERROR_CHECKING_MUTEX => ObjectKind::ErrorCheckingMutex,
-        object::ROBUST_MUTEX => ObjectKind::RobustMutex,
-        object::READER_WRITER_LOCK => ObjectKind::ReaderWriterLock,
-        object::SPIN_LOCK => ObjectKind::SpinLock,
-        object::ONCE => ObjectKind::Once,
-        object::CONDITION => ObjectKind::Condition,
-        object::BARRIER => ObjectKind::Barrier,
-        object::SEMAPHORE => ObjectKind::Semaphore,
-        _ => return None,
-    })
+    let code = detail & !object::SHARED;
+    let mut kinds = OBJECT_KINDS.iter().map(|&(_, kind)| kind);
+    kinds.find(|kind| kind.wire_code() == code)
 }
 
 pub fn info_item(key: &str, values: Vec<String>) -> Item {
