@@ -1,0 +1,113 @@
+//! Runs the program again under the schedule of a witness.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use norns_model::Witness;
+use norns_trace::Trace;
+use norns_wire::environment::{self, Mode, Priorities};
+
+use crate::process::{Ended, Error, Limits, Output, Program, Run};
+use crate::report::Report;
+use crate::schedule::{self, Way};
+use crate::verdict::{self, Outcome};
+
+/// One replay: what was seen, and what it means for the witness.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    pub outcome: Outcome,
+    pub report: Report,
+    pub ended: Ended,
+}
+
+/// Runs one program any number of times; keeps schedules and reports in `folder`.
+pub struct Replayer<'a> {
+    pub program: &'a Program,
+    pub trace: &'a Trace,
+    pub folder: PathBuf,
+    pub limits: Limits,
+}
+
+impl Replayer<'_> {
+    /// Runs the program under a schedule.
+    pub fn run(&self, schedule: &str, name: &str, mode: Mode) -> Result<(Report, Ended), Error> {
+        self.run_with(schedule, name, mode, None)
+    }
+
+    fn run_with(
+        &self,
+        schedule: &str,
+        name: &str,
+        mode: Mode,
+        more: Option<(&'static str, OsString)>,
+    ) -> Result<(Report, Ended), Error> {
+        let schedule_path = self.folder.join(format!("{name}.schedule"));
+        fs::write(&schedule_path, schedule).map_err(Error::file("write", &schedule_path))?;
+        let report_path = self.folder.join(format!("{name}.report"));
+        remove(&report_path)?;
+        let mut variables = vec![
+            (environment::SCHEDULE, schedule_path.into_os_string()),
+            (environment::REPORT, OsString::from(&report_path)),
+        ];
+        variables.extend(more);
+        let run = Run {
+            program: self.program,
+            mode,
+            limits: self.limits,
+            variables,
+            output: Output::Nowhere,
+            keep_input: None,
+        };
+        let ended = run.run()?;
+        let text = fs::read(&report_path).unwrap_or_default();
+        Ok((Report::parse(&text)?, ended))
+    }
+
+    /// Runs the program under the schedule that it followed when it was recorded.
+    pub fn replay_recording(&self) -> Result<(Report, Ended), Error> {
+        let schedule = schedule::of_recording(self.trace);
+        self.run(&schedule, "recording", Mode::ReplayDetect)
+    }
+
+    /// Runs the program in a way that should show the bug of the witness, and judges the run.
+    pub fn replay(&self, witness: &Witness, name: &str, way: Way) -> Result<Replay, Error> {
+        let schedule = schedule::of(self.trace, witness, way);
+        let more = self.variable(way);
+        let (mut report, ended) = self.run_with(&schedule, name, Mode::ReplayDetect, more)?;
+        if matches!(way, Way::Hunt | Way::Priorities(_)) {
+            // Without steps in the schedule there is nothing that the program could leave.
+            report.followed = true;
+        }
+        let outcome = verdict::judge(self.trace, witness, &report, &ended);
+        Ok(Replay {
+            outcome,
+            report,
+            ended,
+        })
+    }
+
+    /// The variable that the runtime needs besides the schedule.
+    pub fn variable(&self, way: Way) -> Option<(&'static str, OsString)> {
+        let Way::Priorities(seed) = way else {
+            return None;
+        };
+        let points = schedule::count_points(self.trace);
+        let mut value = String::new();
+        let priorities = Priorities {
+            seed,
+            points: points as u64,
+        };
+        let _ = priorities.encode(&mut value);
+        Some((environment::PRIORITIES, value.into()))
+    }
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::file("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
