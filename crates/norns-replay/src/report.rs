@@ -40,6 +40,26 @@ pub struct NotRead {
     pub cut: usize,
 }
 
+impl NotRead {
+    /// A sentence for the user; `None` when everything was read.
+    pub fn describe(&self) -> Option<String> {
+        let first = self.lines.first().map(|line| line.escape_debug());
+        Some(match (first, self.cut) {
+            (Some(line), _) => format!(
+                "{} of the runtime's report not understood; the first is `{line}`",
+                match self.lines.len() {
+                    1 => "one line".to_string(),
+                    several => format!("{several} lines"),
+                }
+            ),
+            (None, 1..) => {
+                "the runtime's report is cut: the program was killed while it wrote".into()
+            }
+            (None, 0) => return None,
+        })
+    }
+}
+
 /// Where the program left the schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diverged {
@@ -292,6 +312,10 @@ race T0.1 w 8108 4 5219 T0 w 8108 4 533f a24a
                 lines: vec!["followed four".into(), "held-by T0 80a0 52eb".into()],
                 cut: 1
             }
+        );
+        assert_eq!(
+            report.not_understood.describe().as_deref(),
+            Some("2 lines of the runtime's report not understood; the first is `followed four`")
         );
     }
 

@@ -11,7 +11,7 @@ fn main() {
     let mut at = 0;
     while at + CHUNK_HEADER <= bytes.len() {
         let head = bytes[at..at + CHUNK_HEADER].try_into().expect("48 bytes");
-        let Some(header) = ChunkHeader::decode(&head) else {
+        let Ok(header) = ChunkHeader::decode(&head) else {
             at += 1;
             continue;
         };

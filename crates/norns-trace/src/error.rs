@@ -21,6 +21,11 @@ pub enum Error {
         path = path.display(), known = crate::container::VERSION
     )]
     Version { path: PathBuf, found: u32 },
+    #[error(
+        "{path} was recorded by a runtime of version {found}; this norns reads version {known}\n help: build the program again with this version of norns-cc",
+        path = path.display(), known = norns_wire::STREAM_VERSION
+    )]
+    StreamVersion { path: PathBuf, found: u8 },
     #[error("cannot write item {number} of a trace: {problem}")]
     Item { number: u64, problem: Invalid },
     #[error("{path}:{line}: {problem}", path = path.display())]
@@ -50,6 +55,8 @@ pub enum Warning {
         chunk: u32,
         problem: String,
     },
+    /// The runtime counted something that this version does not know.
+    UnknownCounter { line: String },
     /// Bytes of a raw recording that belong to no chunk.
     Skipped { offset: u64, bytes: u64 },
     /// The recorder itself says that events are missing.
@@ -106,6 +113,11 @@ impl fmt::Display for Warning {
             } => write!(
                 f,
                 "chunk {chunk} of thread {thread} (process {process}) is damaged: {problem}; what happened after it is left out"
+            ),
+            Warning::UnknownCounter { line } => write!(
+                f,
+                "a counter of the recorder is not understood: {}",
+                line.escape_debug()
             ),
             Warning::Skipped { offset, bytes } => {
                 write!(

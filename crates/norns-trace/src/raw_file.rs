@@ -11,15 +11,16 @@ use std::path::Path;
 
 use crate::container::read_up_to;
 use crate::error::Warning;
-use norns_wire::{self as wire, CHUNK_HEADER, ChunkHeader, ChunkKind, tail};
+use norns_wire::{self as wire, BadHeader, CHUNK_HEADER, ChunkHeader, ChunkKind};
+use norns_wire::{statistics, tail};
 
 #[derive(Default)]
 pub struct Process {
     /// By the thread's number.
     pub threads: BTreeMap<u32, Stream>,
     pub maps: Vec<String>,
-    /// Name and value, the last of each name.
-    pub statistics: BTreeMap<String, String>,
+    /// The last value of each counter, by the counter's word.
+    pub statistics: BTreeMap<&'static str, u64>,
 }
 
 /// The chunks of one thread, by their index.
@@ -48,6 +49,8 @@ pub struct RawFile {
     pub warnings: Vec<Warning>,
     /// The program did not end in an orderly way, or a part of the recording is missing.
     pub suspect: bool,
+    /// The runtime that wrote this was of another version: nothing of it is read.
+    pub other_version: Option<u8>,
 }
 
 impl RawFile {
@@ -60,6 +63,7 @@ impl RawFile {
             processes: BTreeMap::new(),
             warnings: Vec::new(),
             suspect: false,
+            other_version: None,
         };
         raw.walk(start, length)?;
         match File::open(tail_path) {
@@ -92,16 +96,25 @@ impl RawFile {
             let mut bytes = [0; CHUNK_HEADER];
             self.file.seek(SeekFrom::Start(offset))?;
             let got = read_up_to(&mut self.file, &mut bytes)?;
-            let header = (got == CHUNK_HEADER)
-                .then(|| ChunkHeader::decode(&bytes))
-                .flatten();
-            let Some(header) = header else {
-                skipped_from.get_or_insert(offset);
-                match Scanner::new(&mut self.file).find(offset + 1, length)? {
-                    Some(next) => offset = next,
-                    None => break,
+            let header = if got == CHUNK_HEADER {
+                ChunkHeader::decode(&bytes)
+            } else {
+                Err(BadHeader::NotAHeader)
+            };
+            let header = match header {
+                Ok(header) => header,
+                Err(BadHeader::Version(version)) => {
+                    self.other_version = Some(version);
+                    return Ok(());
                 }
-                continue;
+                Err(BadHeader::NotAHeader) => {
+                    skipped_from.get_or_insert(offset);
+                    match Scanner::new(&mut self.file).find(offset + 1, length)? {
+                        Some(next) => offset = next,
+                        None => break,
+                    }
+                    continue;
+                }
             };
             if let Some(from) = skipped_from.take() {
                 self.warnings.push(Warning::Skipped {
@@ -181,9 +194,14 @@ impl RawFile {
                 .maps
                 .push(String::from_utf8_lossy(payload).into_owned()),
             ChunkKind::Statistics => {
-                for line in String::from_utf8_lossy(payload).lines() {
-                    if let Some((name, value)) = line.split_once(' ') {
-                        process.statistics.insert(name.into(), value.into());
+                for line in statistics::parse(payload) {
+                    match line {
+                        Ok((counter, value)) => {
+                            process.statistics.insert(counter.word(), value);
+                        }
+                        Err(line) => self.warnings.push(Warning::UnknownCounter {
+                            line: String::from_utf8_lossy(line).into_owned(),
+                        }),
                     }
                 }
             }
@@ -297,8 +315,8 @@ impl Scanner<'_> {
                     if from >= end {
                         break;
                     }
-                    let header = self.bytes(from)?.first_chunk();
-                    if header.and_then(ChunkHeader::decode).is_some() {
+                    let header = self.bytes(from)?.first_chunk().map(ChunkHeader::decode);
+                    if !matches!(header, None | Some(Err(BadHeader::NotAHeader))) {
                         return Ok(Some(from));
                     }
                     from += 4;

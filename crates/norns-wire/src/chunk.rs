@@ -28,11 +28,14 @@ bytes! {
         Events = 0,
         /// The text of `/proc/self/maps`.
         Maps = 1,
-        /// Lines `name value`: what the runtime counted. Thread and index are 0; a later chunk
-        /// replaces an earlier one.
+        /// What the runtime counted (`statistics`). Thread and index are 0; a later chunk replaces
+        /// an earlier one.
         Statistics = 2,
     }
 }
+
+/// The version of all that chunks hold: codes, encoding of events, statistics. The first is 0.
+pub const STREAM_VERSION: u8 = 0;
 
 /// `NRNc` in the file.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"NRNc");
@@ -43,6 +46,7 @@ impl ChunkHeader {
         let mut out = [0; CHUNK_HEADER];
         out[..4].copy_from_slice(&CHUNK_MAGIC.to_le_bytes());
         out[4] = self.kind as u8;
+        out[5] = STREAM_VERSION;
         out[8..12].copy_from_slice(&self.process.to_le_bytes());
         out[12..16].copy_from_slice(&self.thread.to_le_bytes());
         out[16..20].copy_from_slice(&self.index.to_le_bytes());
@@ -54,36 +58,40 @@ impl ChunkHeader {
         out
     }
 
-    /// `None` when this is not the header of a chunk: wrong magic, checksum or kind.
-    pub fn decode(bytes: &[u8; CHUNK_HEADER]) -> Option<ChunkHeader> {
-        let word = |at: usize| {
-            bytes
-                .get(at..at + 4)?
-                .try_into()
-                .ok()
-                .map(u32::from_le_bytes)
-        };
-        let long = |at: usize| {
-            bytes
-                .get(at..at + 8)?
-                .try_into()
-                .ok()
-                .map(u64::from_le_bytes)
-        };
-        if word(0)? != CHUNK_MAGIC || long(40)? != checksum(&bytes[..40]) {
-            return None;
+    pub fn decode(bytes: &[u8; CHUNK_HEADER]) -> Result<ChunkHeader, BadHeader> {
+        if word(bytes, 0) != CHUNK_MAGIC || long(bytes, 40) != checksum(&bytes[..40]) {
+            return Err(BadHeader::NotAHeader);
         }
-        let kind = ChunkKind::from_byte(bytes[4])?;
-        Some(ChunkHeader {
-            kind,
-            process: word(8)?,
-            thread: word(12)?,
-            index: word(16)?,
-            length: word(20)?,
-            first_sequence: long(24)?,
-            checksum: long(32)?,
+        if bytes[5] != STREAM_VERSION {
+            return Err(BadHeader::Version(bytes[5]));
+        }
+        Ok(ChunkHeader {
+            kind: ChunkKind::from_byte(bytes[4]).ok_or(BadHeader::NotAHeader)?,
+            process: word(bytes, 8),
+            thread: word(bytes, 12),
+            index: word(bytes, 16),
+            length: word(bytes, 20),
+            first_sequence: long(bytes, 24),
+            checksum: long(bytes, 32),
         })
     }
+}
+
+fn word(bytes: &[u8; CHUNK_HEADER], at: usize) -> u32 {
+    u32::from_le_bytes(core::array::from_fn(|index| bytes[at + index]))
+}
+
+fn long(bytes: &[u8; CHUNK_HEADER], at: usize) -> u64 {
+    u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index]))
+}
+
+/// Why bytes are not the header of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadHeader {
+    /// The magic number or the checksum differs, or there is no such kind of chunk.
+    NotAHeader,
+    /// A runtime of another version wrote it.
+    Version(u8),
 }
 
 /// The checksum of chunks: four lanes of multiply and rotate, so that it costs less than the

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | which mode to run in, and with which files | tool to runtime | `environment` |
 //! | the schedule that a replay enforces | tool to runtime | `schedule` |
-//! | the events of a recording | runtime to tool | `code`, `stream`, `chunk`, `tail` |
+//! | the events of a recording | runtime to tool | `code`, `stream`, `chunk`, `tail`, `statistics` |
 //! | what happened in a replay or under the detector | runtime to tool | `report` |
 //!
 //! Every message has its writer and its reader in one file and a version that the reader checks.
@@ -21,9 +21,12 @@ pub mod environment;
 mod fields;
 pub mod report;
 pub mod schedule;
+pub mod statistics;
 mod stream;
 pub mod tail;
 
-pub use chunk::{CHUNK_HEADER, CHUNK_MAGIC, ChunkHeader, ChunkKind, checksum};
+pub use chunk::{
+    BadHeader, CHUNK_HEADER, CHUNK_MAGIC, ChunkHeader, ChunkKind, STREAM_VERSION, checksum,
+};
 pub use code::{Code, atomic_detail, ended, lost, object};
 pub use stream::{Decoder, MAX_EVENT, Malformed, Record, SLOTS, Sites, put_varint};

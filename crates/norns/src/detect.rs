@@ -106,6 +106,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         };
         eprintln!("norns: {children} child {them} with threads, watched too");
     }
+    for problem in reports.iter().filter_map(|it| it.not_understood.describe()) {
+        eprintln!("warning: {problem}");
+    }
     let mut suppressed = 0;
     for report in &reports {
         let mut symbols = Symboliser::new([report.maps.as_str()]);

@@ -16,6 +16,7 @@ use anyhow::{Context, bail};
 use norns_replay::How;
 use norns_trace::{Item, Reader, Warning, info};
 use norns_wire::environment;
+use norns_wire::statistics::Counter;
 
 use crate::runtime_library;
 
@@ -187,7 +188,8 @@ fn count(output: &Path) -> anyhow::Result<Recorded> {
             Item::Event(..) => recorded.events += 1,
             Item::Thread(_) => recorded.threads += 1,
             Item::Info(info)
-                if info.key == info::COUNTER && info.values == ["instrumented", "0"] =>
+                if info.key == info::COUNTER
+                    && info.values == [Counter::Instrumented.word(), "0"] =>
             {
                 recorded.instrumented = false;
             }

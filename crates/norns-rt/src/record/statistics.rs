@@ -6,14 +6,15 @@ use super::{early, file, stream, tail};
 use crate::lock::Lock;
 use crate::sys;
 use crate::thread::Thread;
+use crate::wire::statistics::Counter;
 use crate::wire::{self, CHUNK_HEADER, ChunkHeader, ChunkKind};
 
 /// Counters of threads that ended, or that have handed in theirs.
-struct Counter(&'static str, AtomicU64);
+struct Count(Counter, AtomicU64);
 
-impl Counter {
-    const fn new(name: &'static str) -> Self {
-        Counter(name, AtomicU64::new(0))
+impl Count {
+    const fn new(counter: Counter) -> Self {
+        Count(counter, AtomicU64::new(0))
     }
 
     pub fn add(&self, count: u64) {
@@ -21,14 +22,14 @@ impl Counter {
     }
 }
 
-static LOGGED: Counter = Counter::new("accesses-logged");
-static COVERED: Counter = Counter::new("accesses-covered-in-segment");
-static BEFORE: Counter = Counter::new("accesses-before-first-thread");
-static IGNORED: Counter = Counter::new("accesses-ignored-by-annotation");
-static LOST: Counter = Counter::new("events-lost");
-static THREADS: Counter = Counter::new("threads-ended");
-static TAKEN_AWAY: Counter = Counter::new("turns-taken-away");
-static ALL: [&Counter; 7] = [
+static LOGGED: Count = Count::new(Counter::AccessesLogged);
+static COVERED: Count = Count::new(Counter::AccessesCovered);
+static BEFORE: Count = Count::new(Counter::AccessesBeforeFirstThread);
+static IGNORED: Count = Count::new(Counter::AccessesIgnored);
+static LOST: Count = Count::new(Counter::EventsLost);
+static THREADS: Count = Count::new(Counter::ThreadsEnded);
+static TAKEN_AWAY: Count = Count::new(Counter::TurnsTakenAway);
+static ALL: [&Count; 7] = [
     &LOGGED,
     &COVERED,
     &BEFORE,
@@ -71,8 +72,8 @@ pub fn add(thread: &mut Thread) {
 }
 
 pub fn forget() {
-    for counter in ALL {
-        counter.1.store(0, Ordering::Relaxed);
+    for count in ALL {
+        count.1.store(0, Ordering::Relaxed);
     }
     BUFFER.force(|buffer| buffer.maps = 0);
 }
@@ -147,12 +148,12 @@ pub fn write() {
             bytes: &mut buffer.bytes[CHUNK_HEADER..],
             length: 0,
         };
-        for counter in ALL {
-            text.line(counter.0, counter.1.load(Ordering::Relaxed));
+        for count in ALL {
+            text.line(count.0, count.1.load(Ordering::Relaxed));
         }
-        text.line("instrumented", u64::from(super::sees_memory()));
-        text.line("sequence-numbers", stream::sequence_so_far());
-        text.line("early-objects-lost", early_lost);
+        text.line(Counter::Instrumented, u64::from(super::sees_memory()));
+        text.line(Counter::SequenceNumbers, stream::sequence_so_far());
+        text.line(Counter::EarlyObjectsLost, early_lost);
         let length = text.length;
         buffer.append(ChunkKind::Statistics, process, 0, length);
     });
@@ -171,19 +172,7 @@ impl Text<'_> {
         }
     }
 
-    fn line(&mut self, name: &str, value: u64) {
-        for byte in name.bytes() {
-            self.push(byte);
-        }
-        self.push(b' ');
-        let mut power = 1;
-        while value / power >= 10 {
-            power *= 10;
-        }
-        while power > 0 {
-            self.push(b'0' + (value / power % 10) as u8);
-            power /= 10;
-        }
-        self.push(b'\n');
+    fn line(&mut self, counter: Counter, value: u64) {
+        counter.encode(value, |byte| self.push(byte));
     }
 }

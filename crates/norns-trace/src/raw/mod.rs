@@ -74,6 +74,12 @@ impl RawItems {
         file.seek(SeekFrom::Start(FILE_HEADER as u64))
             .map_err(failed)?;
         let mut raw = RawFile::open(file, start, &tail_path(path)).map_err(failed)?;
+        if let Some(found) = raw.other_version {
+            return Err(Error::StreamVersion {
+                path: path.into(),
+                found,
+            });
+        }
         warnings.append(&mut raw.warnings);
 
         let recorded = raw
@@ -97,15 +103,9 @@ impl RawItems {
         warnings.append(&mut symboliser.take_warnings());
         warnings.append(&mut newer_modules(path, &symboliser));
         ready.extend(symboliser.module_infos().into_iter().map(Item::Info));
-        let ordered = process
-            .statistics
-            .get("values")
-            .is_some_and(|value| value != "0");
-        if ordered {
-            ready.push_back(info_item(info::ACCESSES, vec!["ordered".into()]));
-        }
         for (name, value) in process.statistics {
-            ready.push_back(info_item(info::COUNTER, vec![name, value]));
+            let values = vec![name.into(), value.to_string()];
+            ready.push_back(info_item(info::COUNTER, values));
         }
         let suspect = raw.suspect;
         let mut items = RawItems {

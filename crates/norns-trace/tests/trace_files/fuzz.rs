@@ -17,7 +17,7 @@ use norns_wire::{self as wire, CHUNK_HEADER, ChunkHeader, ChunkKind};
 use crate::allocation::peak;
 use crate::random;
 use crate::round_trip::print;
-use crate::{put, raw, scratch};
+use crate::{put, runtime, scratch};
 use norns_random::Random;
 
 fn rounds(usual: u64) -> std::ops::Range<u64> {
@@ -191,8 +191,8 @@ fn raw_recordings() {
     let tail_path = norns_trace::reader::tail_path(&path);
     for seed in rounds(3000) {
         let mut random = Random::new(seed);
-        let run = raw::run(seed % 32, 1 + seed as usize % 4, 60);
-        raw::lay_out(&run, &path, seed, true);
+        let run = runtime::run(seed % 32, 1 + seed as usize % 4, 60);
+        runtime::lay_out(&run, &path, seed, true);
         let mut content = fs::read(&path).unwrap();
         let mut tail = fs::read(&tail_path).unwrap();
         match random.below(4) {
@@ -279,7 +279,7 @@ fn many_threads_and_headers_that_lie() {
     check_file(&path, content.len(), "magic numbers only");
 
     let mut content = file_header(FileState::Raw).to_vec();
-    let start = |thread: u64| raw::Recorded {
+    let start = |thread: u64| runtime::Recorded {
         code: wire::Code::Start,
         detail: 0,
         pc: 0,
@@ -289,11 +289,11 @@ fn many_threads_and_headers_that_lie() {
         bytes: Vec::new(),
     };
     for thread in 0..3000 {
-        content.extend(raw::chunk_bytes(
+        content.extend(runtime::chunk_bytes(
             thread,
             0,
             0,
-            &raw::encode(&[start(u64::from(thread))], 0),
+            &runtime::encode(&[start(u64::from(thread))], 0),
         ));
     }
     put(&path, &content);

@@ -6,6 +6,7 @@ mod fuzz;
 mod random;
 mod raw;
 mod round_trip;
+mod runtime;
 mod streaming;
 
 use std::path::PathBuf;

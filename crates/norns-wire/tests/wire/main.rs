@@ -5,4 +5,5 @@ mod environment;
 mod random;
 mod report;
 mod schedule;
+mod statistics;
 mod stream;

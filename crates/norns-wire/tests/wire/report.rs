@@ -164,11 +164,8 @@ fn every_line_of_a_damaged_report_is_accounted_for() {
             match read {
                 Ok(message) => {
                     let again = encode(&message);
-                    assert_eq!(
-                        Message::parse(again.as_bytes()).is_some_and(|m| encode(&m) == again),
-                        true,
-                        "seed {seed}: {again}"
-                    );
+                    let read = Message::parse(again.as_bytes());
+                    assert_eq!(read.map(|read| encode(&read)), Some(again), "seed {seed}");
                 }
                 Err(NotUnderstood::Header(_)) => {
                     assert_eq!(number, 1, "seed {seed}");
@@ -202,11 +199,7 @@ fn random_bytes_are_no_report() {
         let length = random.below(200);
         let text: Vec<u8> = (0..length).map(|_| random.draw() as u8).collect();
         let mut read = parse(&text);
-        assert_eq!(
-            read.next().is_some_and(|first| first.is_ok()),
-            false,
-            "seed {seed}"
-        );
+        assert!(!matches!(read.next(), Some(Ok(_))), "seed {seed}");
         assert!(read.next().is_none(), "seed {seed}");
     }
 }
