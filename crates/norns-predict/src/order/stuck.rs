@@ -10,7 +10,8 @@
 //! checker.)
 
 use norns_model::{Bug, Model, Witness};
-use norns_trace::{EventIndex, ObjectId, Op, ThreadId};
+use norns_trace::effect::{OnCondition, OnSemaphore, OnThread};
+use norns_trace::{Effect, EventIndex, ObjectId, ThreadId};
 
 use super::engine::{Engine, NoSchedule, Outcome};
 use super::query::{Required, previous};
@@ -27,7 +28,7 @@ impl Engine<'_> {
                 match self.checker.check(&witness) {
                     // The schedule is valid, but its last state is not stuck.
                     Err(refusal) if refusal.event.is_none() => Outcome::Undecided,
-                    _ => {
+                    Ok(()) | Err(_) => {
                         self.assert_valid(&witness);
                         Outcome::Witness(witness)
                     }
@@ -49,38 +50,48 @@ pub fn required(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Required> {
     let live: Vec<usize> = (0..model.threads.len())
         .filter(|&t| !may_never_run(model, ThreadId::from_index(t), &stuck))
         .collect();
-    let last = |t: usize, op: Op| {
+    let last = |t: usize, effect: Effect| {
         let events = model.threads[t].iter().rev();
-        events.copied().find(|&event| model.op(event) == op)
+        events
+            .copied()
+            .find(|&event| model.op(event).effect() == effect)
     };
     for &event in blocked {
         if model.needed_before(event).next().is_some() {
             continue;
         }
-        match model.op(event) {
-            Op::Wait(o) if model.wait_needs_signal(event) => {
+        match model.op(event).effect() {
+            Effect::Condition(o, OnCondition::Wait) if model.wait_needs_signal(event) => {
                 let Some(entry) = previous(model, event) else {
                     continue;
                 };
                 let alone = waiters(model, o).all(|thread| thread == model.thread_of(event));
                 for &t in &live {
-                    let broadcast = last(t, Op::Broadcast(o));
+                    let broadcast = last(t, Effect::Condition(o, OnCondition::Broadcast));
                     found.extend(broadcast.map(|broadcast| Required {
                         event: broadcast,
                         before: Some(entry),
                     }));
-                    let signal = last(t, Op::Signal(o));
+                    let signal = last(t, Effect::Condition(o, OnCondition::Signal));
                     found.extend(signal.map(|signal| Required {
                         event: signal,
                         before: alone.then_some(entry),
                     }));
                 }
             }
-            Op::SemWait(o) => {
-                let posts = live.iter().filter_map(|&t| last(t, Op::SemPost(o)));
+            Effect::Semaphore(o, OnSemaphore::Wait) => {
+                let post = Effect::Semaphore(o, OnSemaphore::Post);
+                let posts = live.iter().filter_map(|&t| last(t, post));
                 found.extend(posts.map(Required::anywhere));
             }
-            _ => {}
+            Effect::Condition(..)
+            | Effect::Semaphore(..)
+            | Effect::Thread(_)
+            | Effect::Lock(..)
+            | Effect::Once(..)
+            | Effect::Barrier(..)
+            | Effect::Memory(_)
+            | Effect::Local => {}
         }
     }
     found
@@ -88,9 +99,10 @@ pub fn required(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Required> {
 
 /// The threads of all waits on a condition.
 fn waiters(model: &Model<'_>, condition: ObjectId) -> impl Iterator<Item = ThreadId> {
+    let wait = Effect::Condition(condition, OnCondition::Wait);
     let events = model.trace.events.iter();
     events
-        .filter(move |event| event.op == Op::Wait(condition))
+        .filter(move |event| event.op.effect() == wait)
         .map(|event| event.thread)
 }
 
@@ -100,8 +112,9 @@ fn may_never_run(model: &Model<'_>, mut thread: ThreadId, stuck: &[ThreadId]) ->
         if stuck.contains(&thread) {
             return true;
         }
-        let mut forks = model.trace.events.iter();
-        match forks.find(|event| event.op == Op::Fork(thread)) {
+        let fork = Effect::Thread(OnThread::Fork(thread));
+        let mut events = model.trace.events.iter();
+        match events.find(|event| event.op.effect() == fork) {
             Some(fork) => thread = fork.thread,
             None => return false,
         }

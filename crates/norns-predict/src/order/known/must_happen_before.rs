@@ -25,10 +25,12 @@
 
 use norns_model::Model;
 use norns_order::Node;
-use norns_trace::{EventIndex, Op};
+use norns_trace::effect::OnLock;
+use norns_trace::{Effect, EventIndex, Mode};
 use rustc_hash::FxHashMap;
 
 use super::clocks::Clocks;
+use crate::order::lock_history::excludes;
 use crate::order::objects::clause::node;
 use crate::order::objects::conditions::Condition;
 use crate::order::objects::locks::Lock;
@@ -89,7 +91,7 @@ struct BegunSections {
 #[derive(Clone, Copy)]
 struct HeldSection {
     lock: u32,
-    writes: bool,
+    mode: Mode,
     /// The position of the acquisition.
     acquire: u32,
     release: Option<EventIndex>,
@@ -166,7 +168,7 @@ impl<'m, 't> MustHappenBefore<'m, 't> {
             for section in lock.iter().flat_map(|lock| &lock.sections) {
                 let held = HeldSection {
                     lock: number as u32,
-                    writes: section.writes,
+                    mode: section.mode,
                     acquire: self.model.position[section.acquire.index()],
                     release: section.release.map(|node| EventIndex(node.0)),
                 };
@@ -355,7 +357,7 @@ impl<'m, 't> MustHappenBefore<'m, 't> {
                     self.join_providers(requirement, &mut justified_if_relevant);
                 }
             }
-            if let Op::Lock(o) | Op::ReadLock(o) = event.op
+            if let Effect::Lock(o, OnLock::Acquire(_)) = event.op.effect()
                 && let Some(lock) = &self.locks[o.index()]
                 && let number = next_section[o.index()]
                 && let Some(section) = lock.sections.get(number)
@@ -372,7 +374,7 @@ impl<'m, 't> MustHappenBefore<'m, 't> {
                     section: number,
                 };
                 begun[own].all.push(section_begun);
-                if section.writes {
+                if section.mode == Mode::Write {
                     begun[own].writing.push(section_begun);
                 }
             }
@@ -411,9 +413,9 @@ impl<'m, 't> MustHappenBefore<'m, 't> {
                 if thread == section.thread.index() {
                     continue;
                 }
-                let others = match section.writes {
-                    true => &of_thread.all,
-                    false => &of_thread.writing,
+                let others = match section.mode {
+                    Mode::Write => &of_thread.all,
+                    Mode::Read => &of_thread.writing,
                 };
                 let known = others.partition_point(|other| other.acquire < justified[thread]);
                 // The last such section is enough: the thread's earlier ones precede it.
@@ -505,7 +507,7 @@ impl<'m, 't> MustHappenBefore<'m, 't> {
         let mut first = self.model.position[event.index()];
         for mine in &self.held_sets[self.held[event.index()] as usize] {
             for theirs in &self.held_sets[self.held[provider.index()] as usize] {
-                if mine.lock == theirs.lock && (mine.writes || theirs.writes) {
+                if mine.lock == theirs.lock && excludes(mine.mode, theirs.mode) {
                     last = last.max(theirs.release?);
                     first = first.min(mine.acquire);
                 }

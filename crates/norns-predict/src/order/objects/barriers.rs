@@ -6,7 +6,8 @@
 
 use norns_model::{Model, State};
 use norns_order::{Formula, Node, Sum};
-use norns_trace::{ObjectId, Op};
+use norns_trace::effect::OnBarrier;
+use norns_trace::{Effect, ObjectId};
 
 use super::clause::{Atom, Constraint, CurrentOrder, Frame, prefer_observed};
 use super::semaphores::{Side, literals};
@@ -40,18 +41,21 @@ pub fn barriers(model: &Model<'_>) -> Vec<Barrier> {
     let mut entered: Vec<Vec<Option<Node>>> =
         vec![vec![None; model.trace.threads.len()]; found.len()];
     for (i, event) in model.trace.events.iter().enumerate() {
+        let Effect::Barrier(o, act) = event.op.effect() else {
+            continue;
+        };
         let node = Node(i as u32);
-        match event.op {
-            Op::BarrierEnter(o) => {
+        match act {
+            OnBarrier::Enter => {
                 found[o.index()].entries.push(node);
                 entered[o.index()][event.thread.index()] = Some(node);
             }
-            Op::BarrierExit(o) => {
+            OnBarrier::Exit => {
                 let entry = entered[o.index()][event.thread.index()].take();
                 let visit = entry.map(|entry| Visit { entry, exit: node });
                 found[o.index()].visits.extend(visit);
             }
-            _ => {}
+            OnBarrier::Init(_) => {}
         }
     }
     found.retain(|barrier| !barrier.entries.is_empty());

@@ -9,7 +9,8 @@
 
 use norns_model::Model;
 use norns_order::{Formula, Node};
-use norns_trace::Op;
+use norns_trace::Effect;
+use norns_trace::effect::OnCondition;
 
 use super::clause::{Atom, CurrentOrder, Frame, node, prefer_observed};
 use super::thread_chains::{ThreadChains, thread_of};
@@ -51,17 +52,20 @@ pub fn conditions(model: &Model<'_>) -> Vec<Condition> {
     let mut broadcasts: Vec<Vec<Node>> = vec![Vec::new(); objects];
     for events in &model.threads {
         for (k, &event) in events.iter().enumerate() {
-            match model.op(event) {
-                Op::Wait(o) if model.wait_needs_signal(event) && k > 0 => {
+            let Effect::Condition(o, act) = model.op(event).effect() else {
+                continue;
+            };
+            match act {
+                OnCondition::Wait if model.wait_needs_signal(event) && k > 0 => {
                     waits[o.index()].push(Wait {
                         thread: thread_of(model, node(event)),
                         sleep: node(events[k - 1]),
                         wake: node(event),
                     });
                 }
-                Op::Signal(o) => signals[o.index()].push(node(event)),
-                Op::Broadcast(o) => broadcasts[o.index()].push(node(event)),
-                _ => {}
+                OnCondition::Signal => signals[o.index()].push(node(event)),
+                OnCondition::Broadcast => broadcasts[o.index()].push(node(event)),
+                OnCondition::Wait | OnCondition::TimedOut => {}
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use norns_model::Model;
 use norns_order::{Formula, Node};
-use norns_trace::Op;
+use norns_trace::Effect;
+use norns_trace::effect::OnThread;
 
 use super::clause::{Atom, Constraint, CurrentOrder, Frame, node};
 
@@ -15,11 +16,11 @@ pub struct FailedJoin {
 pub fn failed_joins(model: &Model<'_>) -> impl Iterator<Item = FailedJoin> {
     let events = model.trace.events.iter().enumerate();
     events.filter_map(|(i, event)| {
-        let Op::FailedJoin(child) = event.op else {
+        let Effect::Thread(OnThread::FailedJoin(child)) = event.op.effect() else {
             return None;
         };
         let last = *model.threads[child.index()].last()?;
-        let ended = model.op(last) == Op::End;
+        let ended = model.op(last).effect() == Effect::Thread(OnThread::End);
         ended.then_some(FailedJoin {
             join: Node(i as u32),
             end: node(last),

@@ -7,9 +7,11 @@
 
 use norns_model::Model;
 use norns_order::{Formula, Node};
-use norns_trace::{ObjectId, ObjectKind, Op, ThreadId};
+use norns_trace::effect::{OnLock, OnThread};
+use norns_trace::{Effect, Mode, ObjectId, ObjectKind, ThreadId};
 
 use super::clause::{Atom, CurrentOrder, Frame, node, prefer_observed};
+use crate::order::lock_history::excludes;
 
 /// A critical section: from the outermost acquisition to the matching release.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +20,12 @@ pub struct Section {
     pub acquire: Node,
     /// `None` if the trace ends inside the section.
     pub release: Option<Node>,
-    /// Whether the lock is held exclusively, not as a reader.
-    pub writes: bool,
+    pub mode: Mode,
 }
 
 impl Section {
     pub fn excludes(&self, other: &Section) -> bool {
-        self.thread != other.thread && (self.writes || other.writes)
+        self.thread != other.thread && excludes(self.mode, other.mode)
     }
 }
 
@@ -33,7 +34,7 @@ impl Section {
 struct FailedTry {
     node: Node,
     thread: ThreadId,
-    writes: bool,
+    mode: Mode,
 }
 
 /// What an event does to its lock. The index is that of the section or of the failed try-lock.
@@ -62,15 +63,19 @@ pub fn locks(model: &Model<'_>) -> Vec<Option<Lock>> {
         .map(|_| Builder::default())
         .collect();
     for (i, event) in trace.events.iter().enumerate() {
+        let Effect::Lock(o, act) = event.op.effect() else {
+            continue;
+        };
         let at = Node(i as u32);
-        let thread = event.thread;
-        match event.op {
-            Op::Lock(o) => builders[o.index()].acquire(at, thread, true),
-            Op::ReadLock(o) => builders[o.index()].acquire(at, thread, false),
-            Op::Unlock(o) => builders[o.index()].release(at, thread),
-            Op::FailedLock(o) => builders[o.index()].fail(at, thread, true),
-            Op::FailedReadLock(o) => builders[o.index()].fail(at, thread, false),
-            _ => {}
+        let builder = &mut builders[o.index()];
+        match act {
+            OnLock::Acquire(mode) => builder.acquire(at, event.thread, mode),
+            OnLock::Release => builder.release(at, event.thread),
+            OnLock::FailedAcquire(mode) => builder.failed.push(FailedTry {
+                node: at,
+                thread: event.thread,
+                mode,
+            }),
         }
     }
     let objects = builders.into_iter().enumerate();
@@ -95,11 +100,11 @@ struct OpenSection {
 }
 
 impl Builder {
-    fn acquire(&mut self, at: Node, thread: ThreadId, writes: bool) {
+    fn acquire(&mut self, at: Node, thread: ThreadId, mode: Mode) {
         let sections = &self.sections;
         let again = self.open.iter_mut().find(|open| {
             let section = &sections[open.section];
-            section.thread == thread && section.writes == writes
+            section.thread == thread && section.mode == mode
         });
         if let Some(open) = again {
             open.depth += 1;
@@ -113,15 +118,15 @@ impl Builder {
             thread,
             acquire: at,
             release: None,
-            writes,
+            mode,
         });
     }
 
     fn release(&mut self, at: Node, thread: ThreadId) {
         let section_of = |k: usize| &self.sections[self.open[k].section];
         let held = (0..self.open.len()).filter(|&k| section_of(k).thread == thread);
-        // A thread that holds the lock in both modes releases the exclusive one first.
-        let Some(k) = held.max_by_key(|&k| section_of(k).writes) else {
+        // A thread that holds the lock in both modes releases `Mode::Write` first.
+        let Some(k) = held.max_by_key(|&k| section_of(k).mode) else {
             return;
         };
         self.open[k].depth -= 1;
@@ -131,14 +136,6 @@ impl Builder {
         }
     }
 
-    fn fail(&mut self, at: Node, thread: ThreadId, writes: bool) {
-        self.failed.push(FailedTry {
-            node: at,
-            thread,
-            writes,
-        });
-    }
-
     fn finish(mut self, model: &Model<'_>, object: ObjectId) -> Option<Lock> {
         let kind = model.kind(object);
         if kind == ObjectKind::RobustMutex {
@@ -146,7 +143,8 @@ impl Builder {
             for open in self.open.drain(..) {
                 let section = &mut self.sections[open.section];
                 let last = model.threads[section.thread.index()].last().copied();
-                let end = last.filter(|&last| model.op(last) == Op::End);
+                let end = Effect::Thread(OnThread::End);
+                let end = last.filter(|&last| model.op(last).effect() == end);
                 section.release = end.map(node);
             }
         }
@@ -178,7 +176,7 @@ impl Builder {
 impl Lock {
     /// Whether the section makes the try-lock fail.
     fn fails(&self, failed: &FailedTry, section: &Section) -> bool {
-        (failed.writes || section.writes) && !(self.recursive && section.thread == failed.thread)
+        excludes(failed.mode, section.mode) && !(self.recursive && section.thread == failed.thread)
     }
 
     /// The clause that two sections do not overlap. The order that the solver tries first is the

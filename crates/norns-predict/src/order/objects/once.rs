@@ -3,7 +3,8 @@
 
 use norns_model::Model;
 use norns_order::Node;
-use norns_trace::Op;
+use norns_trace::Effect;
+use norns_trace::effect::OnOnce;
 
 use super::registers::{Access, Register};
 
@@ -14,11 +15,13 @@ const DONE: u32 = 2;
 pub fn onces(model: &Model<'_>) -> Vec<Register> {
     let mut accesses: Vec<Vec<Access>> = vec![Vec::new(); model.trace.objects.len()];
     for (i, event) in model.trace.events.iter().enumerate() {
-        let (object, needs, writes) = match event.op {
-            Op::OnceBegin(o) => (o, Some(IDLE), Some(RUNNING)),
-            Op::OnceEnd(o) => (o, None, Some(DONE)),
-            Op::OncePass(o) => (o, Some(DONE), None),
-            _ => continue,
+        let Effect::Once(object, act) = event.op.effect() else {
+            continue;
+        };
+        let (needs, writes) = match act {
+            OnOnce::Begin => (Some(IDLE), Some(RUNNING)),
+            OnOnce::End => (None, Some(DONE)),
+            OnOnce::Pass => (Some(DONE), None),
         };
         accesses[object.index()].push(Access {
             node: Node(i as u32),

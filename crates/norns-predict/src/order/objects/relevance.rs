@@ -16,9 +16,8 @@
 use std::cell::RefCell;
 
 use norns_model::Model;
-use norns_model::location::Touch;
 use norns_order::{Formula, Literal, Node};
-use norns_trace::{EventIndex, Op};
+use norns_trace::{EventIndex, Op, Touch};
 
 use super::clause::{Atom, CurrentOrder, Frame, node};
 use super::thread_chains::ThreadChains;
@@ -47,10 +46,10 @@ pub struct Relevance {
 
 /// Whether this is a branch event: a custom event with that name.
 pub fn is_branch(model: &Model<'_>, event: EventIndex) -> bool {
-    match model.op(event) {
-        Op::Custom(custom) => model.trace.customs[custom as usize].name == "branch",
-        _ => false,
-    }
+    let Op::Custom(custom) = model.op(event) else {
+        return false;
+    };
+    model.trace.customs[custom as usize].name == "branch"
 }
 
 impl Relevance {

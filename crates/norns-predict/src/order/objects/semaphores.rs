@@ -6,7 +6,8 @@
 
 use norns_model::{Model, State};
 use norns_order::{Formula, Literal, Node, Sum};
-use norns_trace::{ObjectId, Op};
+use norns_trace::effect::OnSemaphore;
+use norns_trace::{Effect, ObjectId};
 
 use super::clause::{Atom, CurrentOrder, Frame, prefer_observed};
 use super::thread_chains::ThreadChains;
@@ -40,11 +41,14 @@ pub fn semaphores(model: &Model<'_>) -> Vec<Semaphore> {
         })
         .collect();
     for (i, event) in model.trace.events.iter().enumerate() {
-        let (object, role) = match event.op {
-            Op::SemPost(o) => (o, Role::Post),
-            Op::SemWait(o) => (o, Role::Wait),
-            Op::FailedSemWait(o) => (o, Role::FailedWait),
-            _ => continue,
+        let Effect::Semaphore(object, act) = event.op.effect() else {
+            continue;
+        };
+        let role = match act {
+            OnSemaphore::Post => Role::Post,
+            OnSemaphore::Wait => Role::Wait,
+            OnSemaphore::FailedWait => Role::FailedWait,
+            OnSemaphore::Init(_) => continue,
         };
         let semaphore = &mut found[object.index()];
         semaphore.nodes.push(Node(i as u32));

@@ -6,7 +6,8 @@
 //! that wakes it, and the exit of a barrier at the moment when its round is full.
 
 use norns_model::{Model, State as ModelState};
-use norns_trace::{EventIndex, ObjectId, Op};
+use norns_trace::effect::{OnBarrier, OnCondition, OnSemaphore};
+use norns_trace::{Effect, EventIndex, ObjectId};
 use rustc_hash::FxHashMap;
 
 use crate::order::known::clocks::Clocks;
@@ -155,30 +156,50 @@ const MOST_SLEEPERS: usize = 10;
 pub fn thread_ops(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<ThreadOps>> {
     let waited_for = waited_for(model);
     let mut threads: Vec<ThreadOps> = Vec::new();
-    // For each operation, the event after which nothing but other threads holds it up.
+    // For each operation, the event whose predecessors in must-happen-before have to be done first:
+    // for a wait the `Unlock` that begins it.
     let mut enabled_by: Vec<Vec<EventIndex>> = Vec::new();
     for events in &model.threads {
         let mut ops = ThreadOps::default();
         let mut own_enabled_by = Vec::new();
         for (k, &event) in events.iter().enumerate() {
-            let mut enabled = event;
-            let op = match model.op(event) {
-                Op::Wait(o) if model.wait_needs_signal(event) && k > 0 => {
-                    enabled = events[k - 1];
-                    WaitOp::Wait(o)
-                }
-                Op::Signal(o) if waited_for[o.index()] => WaitOp::Signal(o),
-                Op::Broadcast(o) if waited_for[o.index()] => WaitOp::Broadcast(o),
-                Op::SemWait(o) if waited_for[o.index()] => WaitOp::Acquire(o),
-                Op::SemPost(o) if waited_for[o.index()] => WaitOp::Post(o),
-                Op::BarrierEnter(o) => WaitOp::EnterBarrier(o),
-                Op::BarrierExit(o) if ops.ops.last() == Some(&WaitOp::EnterBarrier(o)) => {
-                    WaitOp::LeaveBarrier(o)
-                }
-                _ => continue,
+            let op = match model.op(event).effect() {
+                Effect::Condition(o, act) if waited_for[o.index()] => match act {
+                    OnCondition::Wait if model.wait_needs_signal(event) && k > 0 => WaitOp::Wait(o),
+                    OnCondition::Wait | OnCondition::TimedOut => continue,
+                    OnCondition::Signal => WaitOp::Signal(o),
+                    OnCondition::Broadcast => WaitOp::Broadcast(o),
+                },
+                Effect::Semaphore(o, act) if waited_for[o.index()] => match act {
+                    OnSemaphore::Wait => WaitOp::Acquire(o),
+                    OnSemaphore::Post => WaitOp::Post(o),
+                    OnSemaphore::Init(_) | OnSemaphore::FailedWait => continue,
+                },
+                Effect::Barrier(o, act) => match act {
+                    OnBarrier::Enter => WaitOp::EnterBarrier(o),
+                    OnBarrier::Exit if ops.ops.last() == Some(&WaitOp::EnterBarrier(o)) => {
+                        WaitOp::LeaveBarrier(o)
+                    }
+                    OnBarrier::Exit | OnBarrier::Init(_) => continue,
+                },
+                Effect::Condition(..)
+                | Effect::Semaphore(..)
+                | Effect::Thread(_)
+                | Effect::Lock(..)
+                | Effect::Once(..)
+                | Effect::Memory(_)
+                | Effect::Local => continue,
             };
             ops.push(op, k);
-            own_enabled_by.push(enabled);
+            own_enabled_by.push(match op {
+                WaitOp::Wait(_) => events[k - 1],
+                WaitOp::Signal(_)
+                | WaitOp::Broadcast(_)
+                | WaitOp::Post(_)
+                | WaitOp::Acquire(_)
+                | WaitOp::EnterBarrier(_)
+                | WaitOp::LeaveBarrier(_) => event,
+            });
         }
         let last = (ops.ops.last(), own_enabled_by.last());
         if let (Some(&WaitOp::EnterBarrier(o)), Some(&last)) = last {
@@ -188,7 +209,12 @@ pub fn thread_ops(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<ThreadOps>> 
         // What an entry means that its exit does not follow is not defined.
         let is_undefined = ops.ops.windows(2).any(|pair| match pair[0] {
             WaitOp::EnterBarrier(o) => pair[1] != WaitOp::LeaveBarrier(o),
-            _ => false,
+            WaitOp::Wait(_)
+            | WaitOp::Signal(_)
+            | WaitOp::Broadcast(_)
+            | WaitOp::Post(_)
+            | WaitOp::Acquire(_)
+            | WaitOp::LeaveBarrier(_) => false,
         });
         if is_undefined {
             return None;
@@ -227,16 +253,28 @@ fn waited_for(model: &Model<'_>) -> Vec<bool> {
     for thread in &model.threads {
         let mut taken: FxHashMap<ObjectId, i64> = FxHashMap::default();
         for &event in thread {
-            match model.op(event) {
-                Op::Wait(o) => waited_for[o.index()] |= model.wait_needs_signal(event),
-                // A thread that itself posts what it has acquired uses the semaphore like a lock.
-                Op::SemWait(o) => {
-                    let taken = taken.entry(o).or_default();
-                    *taken += 1;
-                    waited_for[o.index()] |= *taken > start.value(o);
+            match model.op(event).effect() {
+                Effect::Condition(o, OnCondition::Wait) => {
+                    waited_for[o.index()] |= model.wait_needs_signal(event);
                 }
-                Op::SemPost(o) => *taken.entry(o).or_default() -= 1,
-                _ => {}
+                // A thread that itself posts what it has acquired uses the semaphore like a lock.
+                Effect::Semaphore(o, act) => match act {
+                    OnSemaphore::Wait => {
+                        let taken = taken.entry(o).or_default();
+                        *taken += 1;
+                        waited_for[o.index()] |= *taken > start.value(o);
+                    }
+                    OnSemaphore::Post => *taken.entry(o).or_default() -= 1,
+                    OnSemaphore::Init(_) | OnSemaphore::FailedWait => {}
+                },
+                // A barrier counts in any case.
+                Effect::Barrier(..)
+                | Effect::Condition(..)
+                | Effect::Thread(_)
+                | Effect::Lock(..)
+                | Effect::Once(..)
+                | Effect::Memory(_)
+                | Effect::Local => {}
             }
         }
     }
