@@ -1,36 +1,45 @@
 //! Where in each thread the operations on each object and location are.
 //!
-//! The searches ask again and again whether a thread has such an operation between two
-//! positions; each question is a binary search here.
+//! The searches ask many times whether a thread has such an operation between two positions; here
+//! each of these questions is a binary search.
 
 use std::ops::Range;
 
-use norns_model::Model;
 use norns_model::location::LocationId;
 use norns_model::lock_set::LockSets;
 use norns_model::must_happen_before::MustHappenBefore;
-use norns_trace::{EventIndex, ObjectId, Op, ThreadId};
+use norns_model::{Meaning, Model};
+use norns_trace::effect::{OnBarrier, OnCondition, OnLock, OnOnce, OnSemaphore, OnThread};
+use norns_trace::{Effect, EventIndex, ObjectId, ThreadId};
 use rustc_hash::FxHashMap;
 
-/// Operations that the searches tell apart.
+/// The operations that the searches distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// `Lock` and `ReadLock`.
+    /// Acquires a lock, in either mode.
     Acquire,
-    /// `FailedLock` and `FailedReadLock`.
     FailedAcquire,
     SemWait,
     FailedSemWait,
     SemPost,
+    /// Waits on a condition variable.
     Wait,
-    /// `Signal` and `Broadcast`.
+    /// Signals a condition variable, or broadcasts to it.
     Wake,
+    /// Enters a barrier.
     Enter,
     OnceEnd,
 }
 
-/// For each thread that has any, the positions of its operations, ascending.
-pub type ByThread = Vec<(ThreadId, Vec<u32>)>;
+/// The operations of one thread that are of the same class and on the same object.
+pub struct ThreadPositions {
+    pub thread: ThreadId,
+    /// Positions in the thread, in ascending order.
+    pub positions: Vec<u32>,
+}
+
+/// One entry for each thread that has any such operation.
+type ByThread = Vec<ThreadPositions>;
 
 pub struct Index {
     pub lock_sets: LockSets,
@@ -38,10 +47,11 @@ pub struct Index {
     operations: FxHashMap<(ObjectId, Class), ByThread>,
     writes: FxHashMap<LocationId, ByThread>,
     reads: FxHashMap<LocationId, ByThread>,
-    /// In the faithful meaning: who must see this write (or the initial value) of a location.
+    /// In the faithful meaning: the events that must see this write (`None`: the initial value) of a
+    /// location.
     readers: FxHashMap<(LocationId, Option<EventIndex>), Vec<EventIndex>>,
-    /// For every thread and position the next position, this one included, at which the thread
-    /// holds no lock; the end when there is none.
+    /// For every thread and position, the next position (this one included) at which the thread
+    /// holds no lock; the end of the thread if there is none.
     free_from: Vec<Vec<u32>>,
     failed_joins: FxHashMap<ThreadId, ByThread>,
 }
@@ -79,30 +89,15 @@ impl Index {
         self.free_from.push(free_from);
         for (position, &event) in events.iter().enumerate() {
             let position = position as u32;
-            let class = match model.op(event) {
-                Op::Lock(o) | Op::ReadLock(o) => Some((o, Class::Acquire)),
-                Op::FailedLock(o) | Op::FailedReadLock(o) => Some((o, Class::FailedAcquire)),
-                Op::SemWait(o) => Some((o, Class::SemWait)),
-                Op::FailedSemWait(o) => Some((o, Class::FailedSemWait)),
-                Op::SemPost(o) => Some((o, Class::SemPost)),
-                Op::Wait(o) => Some((o, Class::Wait)),
-                Op::Signal(o) | Op::Broadcast(o) => Some((o, Class::Wake)),
-                Op::BarrierEnter(o) => Some((o, Class::Enter)),
-                Op::OnceEnd(o) => Some((o, Class::OnceEnd)),
-                Op::FailedJoin(child) => {
-                    note(
-                        self.failed_joins.entry(child).or_default(),
-                        thread,
-                        position,
-                    );
-                    None
-                }
-                _ => None,
-            };
-            if let Some(key) = class {
+            let effect = model.op(event).effect();
+            if let Some(key) = class(effect) {
                 note(self.operations.entry(key).or_default(), thread, position);
             }
-            if model.meaning == norns_model::Meaning::Faithful {
+            if let Effect::Thread(OnThread::FailedJoin(child)) = effect {
+                let joins = self.failed_joins.entry(child).or_default();
+                note(joins, thread, position);
+            }
+            if model.meaning == Meaning::Faithful {
                 for location in model.written_locations(event) {
                     note(self.writes.entry(location).or_default(), thread, position);
                 }
@@ -117,25 +112,25 @@ impl Index {
         }
     }
 
-    pub fn operations(&self, object: ObjectId, class: Class) -> &[(ThreadId, Vec<u32>)] {
+    pub fn operations(&self, object: ObjectId, class: Class) -> &[ThreadPositions] {
         self.operations
             .get(&(object, class))
             .map_or(&[], Vec::as_slice)
     }
 
-    pub fn writes(&self, location: LocationId) -> &[(ThreadId, Vec<u32>)] {
+    pub fn writes(&self, location: LocationId) -> &[ThreadPositions] {
         self.writes.get(&location).map_or(&[], Vec::as_slice)
     }
 
-    pub fn reads(&self, location: LocationId) -> &[(ThreadId, Vec<u32>)] {
+    pub fn reads(&self, location: LocationId) -> &[ThreadPositions] {
         self.reads.get(&location).map_or(&[], Vec::as_slice)
     }
 
-    pub fn failed_joins(&self, child: ThreadId) -> &[(ThreadId, Vec<u32>)] {
+    pub fn failed_joins(&self, child: ThreadId) -> &[ThreadPositions] {
         self.failed_joins.get(&child).map_or(&[], Vec::as_slice)
     }
 
-    /// The events that must see this write (or the initial value) at this location.
+    /// The events that must see this write (`None`: the initial value) at this location.
     pub fn readers(&self, location: LocationId, writer: Option<EventIndex>) -> &[EventIndex] {
         self.readers
             .get(&(location, writer))
@@ -148,7 +143,7 @@ impl Index {
     }
 }
 
-/// The first of the ascending positions that lies in the range.
+/// The first of the positions, which are in ascending order, that lies in the range.
 pub fn first_in(positions: &[u32], range: Range<u32>) -> Option<u32> {
     let at = positions.partition_point(|&position| position < range.start);
     positions
@@ -159,7 +154,42 @@ pub fn first_in(positions: &[u32], range: Range<u32>) -> Option<u32> {
 
 fn note(by_thread: &mut ByThread, thread: ThreadId, position: u32) {
     match by_thread.last_mut() {
-        Some((last, positions)) if *last == thread => positions.push(position),
-        _ => by_thread.push((thread, vec![position])),
+        Some(last) if last.thread == thread => last.positions.push(position),
+        Some(_) | None => by_thread.push(ThreadPositions {
+            thread,
+            positions: vec![position],
+        }),
     }
+}
+
+/// The class of an operation, with its object.
+fn class(effect: Effect) -> Option<(ObjectId, Class)> {
+    let (object, class) = match effect {
+        Effect::Lock(lock, act) => match act {
+            OnLock::Acquire(_) => (lock, Class::Acquire),
+            OnLock::FailedAcquire(_) => (lock, Class::FailedAcquire),
+            OnLock::Release => return None,
+        },
+        Effect::Semaphore(semaphore, act) => match act {
+            OnSemaphore::Wait => (semaphore, Class::SemWait),
+            OnSemaphore::FailedWait => (semaphore, Class::FailedSemWait),
+            OnSemaphore::Post => (semaphore, Class::SemPost),
+            OnSemaphore::Init(_) => return None,
+        },
+        Effect::Condition(condition, act) => match act {
+            OnCondition::Wait => (condition, Class::Wait),
+            OnCondition::Signal | OnCondition::Broadcast => (condition, Class::Wake),
+            OnCondition::TimedOut => return None,
+        },
+        Effect::Barrier(barrier, act) => match act {
+            OnBarrier::Enter => (barrier, Class::Enter),
+            OnBarrier::Init(_) | OnBarrier::Exit => return None,
+        },
+        Effect::Once(once, act) => match act {
+            OnOnce::End => (once, Class::OnceEnd),
+            OnOnce::Begin | OnOnce::Pass => return None,
+        },
+        Effect::Thread(_) | Effect::Memory(_) | Effect::Local => return None,
+    };
+    Some((object, class))
 }

@@ -1,8 +1,11 @@
-//! Exact search over position vectors.
+//! Exact search over position vectors, within a budget of steps.
 //!
-//! `search` decides one goal; `terminal` finds every state in which nothing moves any more. All of them work within a budget, and
-//! say so when it is spent.
+//! `search` decides whether one goal can be reached; `terminal` finds every state in which no thread
+//! can step. Both look only at the steps of `stubborn` sets and return to earlier states through
+//! `choices`. `cone` bounds how far each thread has to go for a goal, `projection` leaves out of a
+//! trace what cannot matter for deadlocks, and `index` answers where each thread uses an object.
 
+mod choices;
 pub mod cone;
 pub mod index;
 pub mod projection;

@@ -1,34 +1,38 @@
-//! What of a trace can matter for deadlocks, in the optimistic meaning.
+//! The part of a trace that can matter for deadlocks, in the optimistic meaning.
 //!
 //! Accesses and other local events are left out. So are locks that no thread ever holds while it
-//! does something that may block: whoever holds such a lock can go on until it gives it up, so in
-//! a deadlock the lock is free. A lock counts as erased only
-//! after the locks taken inside its critical sections are, so cycles stay. What else may happen
-//! in a section of an erased lock only ever lets others go on (a post, a fork, an unlock);
-//! therefore whole sections can be put where their first event was, which makes a schedule of the
-//! full trace from one of the projection.
+//! does something that may block: a thread that holds such a lock can continue until it releases it,
+//! so in a deadlock the lock is free. A lock is erased only after the locks that are acquired inside
+//! its critical sections, so cycles are kept. Everything else in a section of an erased lock only
+//! lets other threads continue (a post, a fork, an unlock). A whole section can therefore be put
+//! where its first event was, which turns a schedule of the projection into one of the full trace.
 
 use norns_model::lock_set::LockSets;
 use norns_model::{Bug, Model, Witness};
-use norns_trace::{EventIndex, ObjectKind, Op, ThreadId, Trace};
+use norns_trace::effect::{OnLock, OnOnce, OnSemaphore, OnThread};
+use norns_trace::{Effect, EventIndex, ObjectKind, ThreadId, Trace};
 use rustc_hash::FxHashSet;
 
 pub struct Projection {
     pub trace: Trace,
-    /// For every event of the projection its event in the full trace.
+    /// For every event of the projection, the same event in the full trace.
     events: Vec<EventIndex>,
-    /// By lock.
+    /// For every object, whether it is an erased lock.
     erased: Vec<bool>,
 }
 
 impl Projection {
-    /// `model` is optimistic.
+    /// `model` has to be optimistic.
     pub fn of(model: &Model, lock_sets: &LockSets) -> Projection {
         let mut ordered: FxHashSet<EventIndex> = FxHashSet::default();
         for &(later, earlier) in model.orders_between_threads() {
-            let by_thread =
-                matches!(model.op(later), Op::Join(_)) || matches!(model.op(earlier), Op::Fork(_));
-            if !by_thread {
+            // Forks and joins are kept in any case.
+            let is_join = matches!(model.op(later).effect(), Effect::Thread(OnThread::Join(_)));
+            let is_fork = matches!(
+                model.op(earlier).effect(),
+                Effect::Thread(OnThread::Fork(_))
+            );
+            if !is_join && !is_fork {
                 ordered.extend([later, earlier]);
             }
         }
@@ -41,11 +45,19 @@ impl Projection {
         };
         for (i, &event) in model.trace.events.iter().enumerate() {
             let here = EventIndex::from_index(i);
-            let gone = match event.op {
-                Op::Lock(lock) | Op::ReadLock(lock) | Op::Unlock(lock) => erased[lock.index()],
-                op => is_local(op),
+            let effect = event.op.effect();
+            let is_left_out = match effect {
+                Effect::Lock(lock, OnLock::Acquire(_) | OnLock::Release) => erased[lock.index()],
+                Effect::Lock(_, OnLock::FailedAcquire(_))
+                | Effect::Thread(_)
+                | Effect::Once(..)
+                | Effect::Condition(..)
+                | Effect::Barrier(..)
+                | Effect::Semaphore(..)
+                | Effect::Memory(_)
+                | Effect::Local => is_local(effect),
             };
-            if !gone || ordered.contains(&here) {
+            if !is_left_out || ordered.contains(&here) {
                 trace.events.push(event);
                 events.push(here);
             }
@@ -61,7 +73,7 @@ impl Projection {
         self.erased.iter().filter(|&&erased| erased).count()
     }
 
-    /// The witness for the full trace.
+    /// The same witness for the full trace.
     pub fn restore(&self, model: &Model, lock_sets: &LockSets, witness: &Witness) -> Witness {
         let mut restored = Restored {
             model,
@@ -73,7 +85,7 @@ impl Projection {
         let original = |event: EventIndex| self.events[event.index()];
         for &event in &witness.schedule {
             let event = original(event);
-            if let Op::Join(child) = model.op(event) {
+            if let Effect::Thread(OnThread::Join(child)) = model.op(event).effect() {
                 restored.go_to(child, model.threads[child.index()].len());
             }
             restored.go_to(model.thread_of(event), model.position_of(event) + 1);
@@ -122,7 +134,7 @@ impl Restored<'_> {
         }
     }
 
-    /// Goes on until the thread holds no erased lock.
+    /// Advances the thread until it holds no erased lock.
     fn finish_sections(&mut self, thread: ThreadId) {
         loop {
             let now = self.positions[thread.index()];
@@ -138,27 +150,31 @@ impl Restored<'_> {
     }
 }
 
-fn is_local(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Read(_)
-            | Op::Write(_)
-            | Op::Allocate(_)
-            | Op::Free(_)
-            | Op::Atomic { .. }
-            | Op::Fence(_)
-            | Op::Enter
-            | Op::Leave
-            | Op::Custom(_)
-            | Op::Detach(_)
-    )
+/// Whether an operation neither waits for other threads nor lets them continue.
+fn is_local(effect: Effect) -> bool {
+    match effect {
+        Effect::Memory(_) | Effect::Local => true,
+        Effect::Thread(act) => match act {
+            OnThread::Detach(_) => true,
+            OnThread::Start
+            | OnThread::End
+            | OnThread::Fork(_)
+            | OnThread::Join(_)
+            | OnThread::FailedJoin(_) => false,
+        },
+        Effect::Lock(..)
+        | Effect::Once(..)
+        | Effect::Condition(..)
+        | Effect::Barrier(..)
+        | Effect::Semaphore(..) => false,
+    }
 }
 
-/// By lock: whether it can be left out.
+/// For every object, whether it is a lock that can be left out.
 fn erased(model: &Model, lock_sets: &LockSets, ordered: &FxHashSet<EventIndex>) -> Vec<bool> {
     let objects = &model.trace.objects;
     let mut erased = vec![false; objects.len()];
-    // Locks that never can be.
+    // What can never be left out.
     let mut kept: Vec<bool> = objects
         .iter()
         .map(|object| {
@@ -179,40 +195,52 @@ fn erased(model: &Model, lock_sets: &LockSets, ordered: &FxHashSet<EventIndex>) 
     }
     for (i, event) in model.trace.events.iter().enumerate() {
         let here = EventIndex::from_index(i);
-        match event.op {
-            Op::FailedLock(lock) | Op::FailedReadLock(lock) => kept[lock.index()] = true,
-            Op::Unlock(lock) if model.enters_queue(here).is_some() => kept[lock.index()] = true,
-            _ => {}
+        if let Effect::Lock(lock, act) = event.op.effect() {
+            kept[lock.index()] |= match act {
+                OnLock::FailedAcquire(_) => true,
+                OnLock::Release => model.enters_queue(here).is_some(),
+                OnLock::Acquire(_) => false,
+            };
         }
     }
     loop {
-        let mut can = kept.iter().map(|kept| !kept).collect::<Vec<bool>>();
+        let mut erasable = kept.iter().map(|kept| !kept).collect::<Vec<bool>>();
         for (i, event) in model.trace.events.iter().enumerate() {
             let here = EventIndex::from_index(i);
             let held = lock_sets.set(lock_sets.before(here));
             if held.is_empty() {
                 continue;
             }
-            let harmless = match event.op {
-                Op::Lock(lock) | Op::ReadLock(lock) => {
+            let effect = event.op.effect();
+            let is_harmless = match effect {
+                Effect::Lock(lock, OnLock::Acquire(_)) => {
                     let again = held.iter().any(|hold| hold.0 == lock)
                         && model.kind(lock) == ObjectKind::RecursiveMutex;
                     again || erased[lock.index()]
                 }
-                Op::Unlock(_) => model.enters_queue(here).is_none(),
-                Op::SemPost(_) | Op::Fork(_) | Op::OnceEnd(_) => true,
-                op => is_local(op) && !ordered.contains(&here),
+                Effect::Lock(_, OnLock::Release) => model.enters_queue(here).is_none(),
+                Effect::Semaphore(_, OnSemaphore::Post)
+                | Effect::Thread(OnThread::Fork(_))
+                | Effect::Once(_, OnOnce::End) => true,
+                Effect::Lock(_, OnLock::FailedAcquire(_))
+                | Effect::Semaphore(..)
+                | Effect::Thread(_)
+                | Effect::Once(..)
+                | Effect::Condition(..)
+                | Effect::Barrier(..)
+                | Effect::Memory(_)
+                | Effect::Local => is_local(effect) && !ordered.contains(&here),
             };
-            if !harmless {
+            if !is_harmless {
                 for &(lock, _) in held {
-                    can[lock.index()] = false;
+                    erasable[lock.index()] = false;
                 }
             }
         }
-        if can == erased {
+        if erasable == erased {
             return erased;
         }
-        erased = can;
+        erased = erasable;
     }
 }
 

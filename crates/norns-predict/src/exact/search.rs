@@ -1,16 +1,18 @@
 //! Goal-directed search: can these events all be next at the same time?
 //!
-//! Depth first through the cone of the goal, at each state only the steps of one stubborn set,
-//! and of those the step that comes first in the trace before the others: where the observed
-//! order leads to the goal, the search goes straight there. States at which it has a choice are
-//! remembered, so none is left twice.
+//! A depth-first search through the cone of the goal that at each state tries only the steps of one
+//! stubborn set, in the order of the trace: where the observed order leads to the goal, the search
+//! goes straight there. It remembers the states at which it had a choice, so it explores none of
+//! them twice.
 
 use std::cell::Cell;
 
+use norns_model::location::LocationId;
 use norns_model::{Model, State, Step};
 use norns_trace::{EventIndex, ThreadId};
 use rustc_hash::FxHashSet;
 
+use crate::exact::choices::Choices;
 use crate::exact::cone::Cone;
 use crate::exact::index::Index;
 use crate::exact::stubborn::Limits;
@@ -18,7 +20,7 @@ use crate::exact::stubborn::Limits;
 /// How a search for one goal ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The schedule after which the goal is there.
+    /// All events of the goal are next after this schedule.
     Reached(Vec<EventIndex>),
     /// No schedule leads there.
     Unreachable,
@@ -26,16 +28,8 @@ pub enum Outcome {
     Undecided,
 }
 
-/// A state with a choice: the steps not yet tried, and how to come back.
-struct Choice {
-    mark: norns_model::state::Mark,
-    length: usize,
-    // The next one to try is the last.
-    steps: Vec<Step>,
-}
-
-/// Searches for a schedule after which all events of `goal` are next. Takes from `budget` what it
-/// spends.
+/// Searches for a schedule after which all events of `goal` are next. Subtracts the steps that it
+/// takes from `budget`.
 pub fn reach(model: &Model, index: &Index, goal: &[EventIndex], budget: &mut usize) -> Outcome {
     let Some(cone) = Cone::of(model, index, goal) else {
         return Outcome::Unreachable;
@@ -45,8 +39,8 @@ pub fn reach(model: &Model, index: &Index, goal: &[EventIndex], budget: &mut usi
         index,
         limit: &cone.limit,
         need: &cone.need,
-        last_acquisitions: &cone.last_acquisitions,
-        looked: Cell::default(),
+        held_at_goal: &cone.held_at_goal,
+        lookups: Cell::default(),
     };
     Search {
         limits,
@@ -62,70 +56,43 @@ pub fn reach(model: &Model, index: &Index, goal: &[EventIndex], budget: &mut usi
 struct Search<'a> {
     limits: Limits<'a>,
     cone: &'a Cone,
-    /// Locations that something in the cone reads.
-    locations: Vec<norns_model::location::LocationId>,
+    /// The locations that an event of the cone reads.
+    locations: Vec<LocationId>,
     state: State,
     schedule: Vec<EventIndex>,
+    /// The keys of the states at which there was a choice.
     seen: FxHashSet<Box<[u32]>>,
 }
 
 impl Search<'_> {
     fn run(&mut self, budget: &mut usize) -> Outcome {
-        let mut choices: Vec<Choice> = Vec::new();
+        let mut choices = Choices::default();
         loop {
             let Some(mut steps) = self.steps() else {
                 return Outcome::Reached(std::mem::take(&mut self.schedule));
             };
-            if steps.len() > 1 && !self.seen.insert(self.key()) {
-                steps.clear();
-            }
+            let model = self.limits.model;
             if steps.len() > 1 {
-                let event = |step: &Step| {
-                    self.limits
-                        .model
-                        .next(&self.state, step.thread)
-                        .map(|e| e.0)
-                };
-                steps.sort_by_key(|step| std::cmp::Reverse((event(step), step.wakes)));
-                let (mark, length) = (self.state.mark(), self.schedule.len());
-                choices.push(Choice {
-                    mark,
-                    length,
-                    steps,
-                });
-            } else if let Some(step) = steps.pop() {
-                if *budget == 0 {
-                    return Outcome::Undecided;
+                let steps = std::mem::take(&mut steps);
+                if self.seen.insert(self.key()) {
+                    choices.push(model, &self.state, self.schedule.len(), steps);
                 }
-                *budget = budget.saturating_sub(self.limits.cost());
-                self.take(step);
-                continue;
             }
-            let step = loop {
-                let Some(choice) = choices.last_mut() else {
-                    return Outcome::Unreachable;
-                };
-                self.state.back_to(choice.mark);
-                self.schedule.truncate(choice.length);
-                match choice.steps.pop() {
-                    Some(step) => break step,
-                    None => choices.pop(),
-                };
+            let step = steps.pop();
+            let step = step.or_else(|| choices.next(&mut self.state, &mut self.schedule));
+            let Some(step) = step else {
+                return Outcome::Unreachable;
             };
             if *budget == 0 {
                 return Outcome::Undecided;
             }
             *budget = budget.saturating_sub(self.limits.cost());
-            self.take(step);
+            let event = model.take(&mut self.state, step);
+            self.schedule.push(event);
         }
     }
 
-    fn take(&mut self, step: Step) {
-        let event = self.limits.model.take(&mut self.state, step);
-        self.schedule.push(event);
-    }
-
-    /// The steps worth trying; none when the goal is out of reach; `None` when it is reached.
+    /// The steps to try: `None` if the goal is reached, no step if it cannot be reached from here.
     fn steps(&self) -> Option<Vec<Step>> {
         let mut waiting: Vec<(EventIndex, ThreadId)> = Vec::new();
         for thread in self.limits.model.thread_ids() {
@@ -146,7 +113,7 @@ impl Search<'_> {
             if best.as_ref().is_none_or(|best| steps.len() < best.len()) {
                 best = Some(std::mem::take(&mut steps));
             }
-            // An empty set proves that this thread cannot get where it must.
+            // An empty set proves that this thread cannot get where it has to.
             if best.as_ref().is_some_and(|best| best.len() <= 1) {
                 break;
             }
@@ -154,12 +121,12 @@ impl Search<'_> {
         best
     }
 
-    /// What tells this state from others of the same cone: who wrote last matters only where
-    /// somebody must still see it.
+    /// What distinguishes this state from others of the same cone. The last writer of a location
+    /// counts only if a later event must see it.
     fn key(&self) -> Box<[u32]> {
         let mut key = self.state.positions.clone();
         self.state.write_waiting(&mut key);
-        // No thread and no location has this number.
+        // A separator: no thread and no location has this number.
         key.push(u32::MAX / 2);
         for &location in &self.locations {
             let writer = self.state.last_writer(location);
@@ -173,7 +140,7 @@ impl Search<'_> {
     }
 }
 
-fn read_locations(model: &Model, cone: &Cone) -> Vec<norns_model::location::LocationId> {
+fn read_locations(model: &Model, cone: &Cone) -> Vec<LocationId> {
     let mut locations = Vec::new();
     for (thread, &limit) in cone.limit.iter().enumerate() {
         for &event in &model.threads[thread][..limit as usize] {

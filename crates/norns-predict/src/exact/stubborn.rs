@@ -1,63 +1,67 @@
 //! Stubborn sets with threads as units: which threads' next steps are enough to look at.
 //!
-//! The stubborn sets of Valmari (1991), for threads that are straight lines of events. A
-//! set of threads is grown from one that has to move: a thread whose next step is possible pulls
-//! in the threads that later do something that does not commute with it; a thread whose next
-//! step is not possible pulls in threads of which one has to move first. What is later than a
-//! thread's limit never happens and pulls in nobody.
+//! The stubborn sets of Valmari (1991), for threads that are straight lines of events. A set of
+//! threads is grown from one that has to move. A thread whose next step is possible pulls in the
+//! threads that later do something that does not commute with that step. A thread whose next step
+//! is not possible pulls in threads of which one has to move first. Events beyond a thread's limit
+//! never happen and are ignored.
 //!
-//! A step that only tests and changes nothing (a read, a join, a failed try) commutes with all
-//! that may come before it, once it is possible.
+//! A step that only tests something and changes nothing (a read, a join, a failed try) commutes,
+//! once it is possible, with everything that may come before it.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use norns_model::lock_set::Mode;
 use norns_model::{Meaning, Model, Readiness, State, Step};
-use norns_trace::{EventIndex, ObjectId, ObjectKind, Op, ThreadId};
+use norns_trace::effect::{OnBarrier, OnCondition, OnLock, OnOnce, OnSemaphore, OnThread};
+use norns_trace::{Effect, EventIndex, ObjectId, ObjectKind, ThreadId};
 
-use crate::exact::index::{Class, Index, first_in};
+use crate::exact::cone::HeldAtGoal;
+use crate::exact::index::{Class, Index, ThreadPositions, first_in};
 
-/// What limits a search, beside the step rules.
+/// What limits a search, in addition to the step rules.
 pub struct Limits<'a> {
     pub model: &'a Model<'a>,
     pub index: &'a Index,
-    /// A thread does not go past this position.
+    /// For every thread, the position that it does not go past.
     pub limit: &'a [u32],
-    /// Every thread has to get to this position: what would make that impossible is not done.
+    /// For every thread, the position that it has to get to. A step that would make that impossible
+    /// is not taken.
     pub need: &'a [u32],
-    pub last_acquisitions: &'a [(ThreadId, u32, ObjectId, Mode)],
-    /// How many threads were looked at for what they do later, since `cost` was asked.
-    pub looked: Cell<usize>,
+    pub held_at_goal: &'a [HeldAtGoal],
+    /// How many threads were examined for what they do later, since `cost` was last called.
+    pub lookups: Cell<usize>,
 }
 
-/// So many looks cost as much as a step.
-const LOOKS: usize = 256;
+/// This many lookups cost as much as a step.
+const LOOKUPS_PER_STEP: usize = 256;
 
-/// Why a thread does or does not move.
+/// Whether a thread can move now.
 enum Move {
     Possible,
-    /// One of these has to move first.
+    /// One of these threads has to move first.
     After(Vec<ThreadId>),
-    /// It never will.
+    /// It can never move again.
     Never,
 }
 
 impl Limits<'_> {
-    /// What a step takes from a budget: with many threads it costs more to choose it.
+    /// What the last step takes from a budget. Choosing a step costs more with many threads.
     pub fn cost(&self) -> usize {
-        1 + self.looked.take() / LOOKS
+        1 + self.lookups.take() / LOOKUPS_PER_STEP
     }
 
-    /// Whether some schedule lets this thread move next, from here on.
+    /// Whether the thread is below its limit.
     fn may_move(&self, state: &State, thread: ThreadId) -> bool {
         state.positions[thread.index()] < self.limit[thread.index()]
     }
 
-    /// The steps of a stubborn set grown from `seed`. Empty when the seed can never move.
+    /// Sets `steps` to those of a stubborn set grown from `seed`; none if the seed can never move.
     pub fn steps_from(&self, state: &State, seed: ThreadId, steps: &mut Vec<Step>) {
         let mut inside = vec![false; self.limit.len()];
         inside[seed.index()] = true;
-        // How many could still be pulled in.
+        // How many threads could still be pulled in.
         let others = self.model.thread_ids().filter(|&thread| thread != seed);
         let mut outside = others.filter(|&t| self.may_move(state, t)).count();
         let mut work = vec![seed];
@@ -105,23 +109,28 @@ impl Limits<'_> {
         match self.model.readiness(state, thread) {
             Readiness::Ready => self.harm(state, thread, event),
             Readiness::Finished => Move::Never,
-            _ => self.enabling(state, thread, event),
+            Readiness::Blocked | Readiness::Unborn | Readiness::Diverged => {
+                self.enabling(state, thread, event)
+            }
         }
     }
 
-    /// A step that would make it impossible for some thread to get where it has to, waits.
+    /// Whether a thread that is ready can move: a step after which some thread cannot get where it
+    /// has to is delayed.
     fn harm(&self, state: &State, thread: ThreadId, event: EventIndex) -> Move {
         let position = state.positions[thread.index()];
-        for &(holder, last, lock, mode) in self.last_acquisitions {
-            if holder != thread || last != position {
+        for held in self.held_at_goal {
+            if held.thread != thread || held.position != position {
                 continue;
             }
-            for (other, positions) in self.index.operations(lock, Class::Acquire) {
+            for of in self.index.operations(held.lock, Class::Acquire) {
+                let ThreadPositions { thread: other, .. } = of;
                 let o = other.index();
                 let mut from = state.positions[o];
-                while let Some(at) = first_in(positions, from..self.need[o]) {
-                    let op = self.model.op(self.model.threads[o][at as usize]);
-                    if *other != thread && (mode == Mode::Write || matches!(op, Op::Lock(_))) {
+                while let Some(at) = first_in(&of.positions, from..self.need[o]) {
+                    let effect = self.model.op(self.model.threads[o][at as usize]).effect();
+                    let writes = matches!(effect, Effect::Lock(_, OnLock::Acquire(Mode::Write)));
+                    if *other != thread && (held.mode == Mode::Write || writes) {
                         return Move::After(vec![*other]);
                     }
                     from = at + 1;
@@ -149,7 +158,7 @@ impl Limits<'_> {
         Move::Possible
     }
 
-    /// Who has to move before this thread can: one of the threads returned.
+    /// For a thread that is not ready: the threads of which one has to move first.
     fn enabling(&self, state: &State, thread: ThreadId, event: EventIndex) -> Move {
         for earlier in self.model.needed_before(event) {
             if !self.model.executed(state, earlier) {
@@ -163,93 +172,137 @@ impl Limits<'_> {
             });
             Move::After(threads)
         };
-        match self.model.op(event) {
-            Op::Lock(_) | Op::ReadLock(_) => {
-                let holders = self.model.holders_against(state, event);
-                Move::After(
-                    holders
-                        .into_iter()
-                        .take(1)
-                        .filter(|&h| h != thread)
-                        .collect(),
-                )
-            }
-            Op::FailedLock(lock) | Op::FailedReadLock(lock) => with(lock, Class::Acquire),
-            Op::SemWait(semaphore) => with(semaphore, Class::SemPost),
-            Op::FailedSemWait(semaphore) => with(semaphore, Class::SemWait),
-            Op::Wait(condition) => with(condition, Class::Wake),
-            Op::BarrierExit(barrier) => with(barrier, Class::Enter),
-            Op::OncePass(once) => with(once, Class::OnceEnd),
-            Op::Read(_) | Op::Atomic { .. } => {
-                let mut first = None;
-                for (location, writer) in self.model.must_see(event) {
-                    if state.last_writer(location) == writer {
-                        continue;
-                    }
-                    match writer {
-                        Some(writer) if !self.model.executed(state, writer) => {
-                            first = first.or(Some(self.model.thread_of(writer)));
-                        }
-                        // It was overwritten.
-                        _ => return Move::Never,
-                    }
+        match self.model.op(event).effect() {
+            Effect::Lock(lock, act) => match act {
+                OnLock::Acquire(_) => {
+                    let holders = self.model.holders_against(state, event);
+                    let first = holders.into_iter().take(1);
+                    Move::After(first.filter(|&holder| holder != thread).collect())
                 }
-                Move::After(first.into_iter().collect())
-            }
-            _ => Move::Never,
+                OnLock::FailedAcquire(_) => with(lock, Class::Acquire),
+                OnLock::Release => Move::Never,
+            },
+            Effect::Semaphore(semaphore, act) => match act {
+                OnSemaphore::Wait => with(semaphore, Class::SemPost),
+                OnSemaphore::FailedWait => with(semaphore, Class::SemWait),
+                OnSemaphore::Init(_) | OnSemaphore::Post => Move::Never,
+            },
+            Effect::Condition(condition, act) => match act {
+                OnCondition::Wait => with(condition, Class::Wake),
+                OnCondition::TimedOut | OnCondition::Signal | OnCondition::Broadcast => Move::Never,
+            },
+            Effect::Barrier(barrier, act) => match act {
+                OnBarrier::Exit => with(barrier, Class::Enter),
+                OnBarrier::Init(_) | OnBarrier::Enter => Move::Never,
+            },
+            Effect::Once(once, act) => match act {
+                OnOnce::Pass => with(once, Class::OnceEnd),
+                OnOnce::Begin | OnOnce::End => Move::Never,
+            },
+            Effect::Memory(_) => self.enabling_writer(state, event),
+            Effect::Thread(_) | Effect::Local => Move::Never,
         }
     }
 
-    /// The threads that later do something that does not commute with the next step of this one.
+    /// For an access that does not see the write that it must see: the thread of that write.
+    fn enabling_writer(&self, state: &State, event: EventIndex) -> Move {
+        let mut first = None;
+        for (location, writer) in self.model.must_see(event) {
+            if state.last_writer(location) == writer {
+                continue;
+            }
+            match writer {
+                Some(writer) if !self.model.executed(state, writer) => {
+                    first = first.or(Some(self.model.thread_of(writer)));
+                }
+                // The right write, or the initial value, has been overwritten.
+                Some(_) | None => return Move::Never,
+            }
+        }
+        Move::After(first.into_iter().collect())
+    }
+
+    /// Calls `pull` with the threads that later do something that does not commute with the next
+    /// step of this one.
     fn for_dependent(&self, state: &State, thread: ThreadId, pull: &mut dyn FnMut(ThreadId)) {
         let event = self
             .model
             .next(state, thread)
             .expect("a thread that moves has a next event");
         let mut with = |object, class| self.for_future(state, thread, object, class, pull);
-        match self.model.op(event) {
-            Op::Lock(lock) | Op::ReadLock(lock) => {
-                with(lock, Class::Acquire);
-                with(lock, Class::FailedAcquire);
-            }
-            Op::Unlock(lock) => {
-                with(lock, Class::FailedAcquire);
-                if let Some(condition) = self.model.enters_queue(event) {
+        match self.model.op(event).effect() {
+            Effect::Lock(lock, act) => match act {
+                OnLock::Acquire(_) => {
+                    with(lock, Class::Acquire);
+                    with(lock, Class::FailedAcquire);
+                }
+                OnLock::Release => {
+                    with(lock, Class::FailedAcquire);
+                    if let Some(condition) = self.model.enters_queue(event) {
+                        with(condition, Class::Wake);
+                    }
+                }
+                OnLock::FailedAcquire(_) => {}
+            },
+            Effect::Semaphore(semaphore, act) => match act {
+                OnSemaphore::Wait => {
+                    with(semaphore, Class::SemWait);
+                    with(semaphore, Class::FailedSemWait);
+                }
+                OnSemaphore::Post => with(semaphore, Class::FailedSemWait),
+                OnSemaphore::Init(_) | OnSemaphore::FailedWait => {}
+            },
+            Effect::Barrier(barrier, act) => match act {
+                OnBarrier::Enter => with(barrier, Class::Enter),
+                OnBarrier::Init(_) | OnBarrier::Exit => {}
+            },
+            Effect::Condition(condition, act) => match act {
+                OnCondition::Wait => {
+                    if state.asleep(condition).contains(&thread) {
+                        with(condition, Class::Wake);
+                    }
+                }
+                OnCondition::Signal | OnCondition::Broadcast => {
                     with(condition, Class::Wake);
+                    with(condition, Class::Wait);
+                }
+                OnCondition::TimedOut => {}
+            },
+            Effect::Thread(act) => match act {
+                OnThread::End => self.for_dependent_on_end(state, thread, event, pull),
+                OnThread::Start
+                | OnThread::Fork(_)
+                | OnThread::Join(_)
+                | OnThread::FailedJoin(_)
+                | OnThread::Detach(_) => {}
+            },
+            Effect::Memory(_) => {
+                if self.model.meaning == Meaning::Faithful {
+                    self.for_dependent_on_write(state, thread, event, pull);
                 }
             }
-            Op::SemWait(semaphore) => {
-                with(semaphore, Class::SemWait);
-                with(semaphore, Class::FailedSemWait);
+            Effect::Once(..) | Effect::Local => {}
+        }
+    }
+
+    /// The end of a thread makes joins succeed and releases its robust mutexes.
+    fn for_dependent_on_end(
+        &self,
+        state: &State,
+        thread: ThreadId,
+        event: EventIndex,
+        pull: &mut dyn FnMut(ThreadId),
+    ) {
+        for joins in self.index.failed_joins(thread) {
+            if first_in(&joins.positions, self.rest(state, joins.thread)).is_some() {
+                pull(joins.thread);
             }
-            Op::SemPost(semaphore) => with(semaphore, Class::FailedSemWait),
-            Op::BarrierEnter(barrier) => with(barrier, Class::Enter),
-            Op::Wait(condition) if state.asleep(condition).contains(&thread) => {
-                with(condition, Class::Wake);
+        }
+        let sets = &self.index.lock_sets;
+        for &(lock, _) in sets.set(sets.before(event)) {
+            if self.model.kind(lock) == ObjectKind::RobustMutex {
+                self.for_future(state, thread, lock, Class::FailedAcquire, pull);
             }
-            Op::Signal(condition) | Op::Broadcast(condition) => {
-                with(condition, Class::Wake);
-                with(condition, Class::Wait);
-            }
-            Op::End => {
-                for (other, positions) in self.index.failed_joins(thread) {
-                    if first_in(positions, self.rest(state, *other)).is_some() {
-                        pull(*other);
-                    }
-                }
-                let sets = &self.index.lock_sets;
-                for &(lock, _) in sets.set(sets.before(event)) {
-                    if self.model.kind(lock) == ObjectKind::RobustMutex {
-                        self.for_future(state, thread, lock, Class::FailedAcquire, pull);
-                    }
-                }
-            }
-            Op::Write(_) | Op::Free(_) | Op::Allocate(_) | Op::Atomic { .. }
-                if self.model.meaning == Meaning::Faithful =>
-            {
-                self.for_dependent_on_write(state, thread, event, pull);
-            }
-            _ => {}
         }
     }
 
@@ -261,7 +314,11 @@ impl Limits<'_> {
         pull: &mut dyn FnMut(ThreadId),
     ) {
         for location in self.model.written_locations(event) {
-            for (other, positions) in self.index.reads(location) {
+            for ThreadPositions {
+                thread: other,
+                positions,
+            } in self.index.reads(location)
+            {
                 let mut rest = self.rest(state, *other);
                 while *other != thread
                     && let Some(at) = first_in(positions, rest.clone())
@@ -282,7 +339,11 @@ impl Limits<'_> {
                     .any(|reader| self.lies_ahead(state, reader))
             };
             let own = matters(event);
-            for (other, positions) in self.index.writes(location) {
+            for ThreadPositions {
+                thread: other,
+                positions,
+            } in self.index.writes(location)
+            {
                 let mut rest = self.rest(state, *other);
                 while *other != thread
                     && let Some(at) = first_in(positions, rest.clone())
@@ -297,16 +358,18 @@ impl Limits<'_> {
         }
     }
 
-    /// Whether the event has not happened and lies below its thread's limit.
+    /// Whether the event has not happened yet and is below its thread's limit.
     pub fn lies_ahead(&self, state: &State, event: EventIndex) -> bool {
         let at = self.model.position_of(event) as u32;
         self.rest(state, self.model.thread_of(event)).contains(&at)
     }
 
-    fn rest(&self, state: &State, thread: ThreadId) -> std::ops::Range<u32> {
+    /// The positions of the thread that are still ahead.
+    fn rest(&self, state: &State, thread: ThreadId) -> Range<u32> {
         state.positions[thread.index()]..self.limit[thread.index()]
     }
 
+    /// Calls `pull` with the other threads that have such an operation ahead of them.
     fn for_future(
         &self,
         state: &State,
@@ -316,10 +379,14 @@ impl Limits<'_> {
         pull: &mut dyn FnMut(ThreadId),
     ) {
         let operations = self.index.operations(object, class);
-        self.looked.set(self.looked.get() + operations.len());
-        for (other, positions) in operations {
+        self.lookups.set(self.lookups.get() + operations.len());
+        for ThreadPositions {
+            thread: other,
+            positions,
+        } in operations
+        {
             let mut rest = self.rest(state, *other);
-            // The step before a wait already enters the queue.
+            // The event before a wait enters the queue, so it counts as part of the wait.
             rest.end += u32::from(class == Class::Wait);
             if *other != thread && first_in(positions, rest).is_some() {
                 pull(*other);

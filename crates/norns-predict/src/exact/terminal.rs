@@ -1,10 +1,11 @@
-//! Every deadlock, of whatever kind: the states in which nothing moves any more.
+//! Every deadlock, of whatever kind: the states in which no thread can step.
 //!
-//! What is deadlocked stays so, hence every deadlock can be seen in a state in which no thread
-//! can step. A depth-first search visits such states; at each state it looks only at the steps of
-//! one stubborn set grown from a thread that can step. Not every last state is visited: a step
-//! that only tests is always taken when it can be, although another thread might prevent it. That
-//! loses no deadlock, since the testing thread is in none, and what it does later is still to come.
+//! Deadlocked threads stay deadlocked, so every deadlock shows in a state in which no thread can
+//! step. A depth-first search visits such states; at each state it tries only the steps of one
+//! stubborn set grown from a thread that can step. It does not visit every terminal state: a step
+//! that only tests something is taken whenever it is possible, although another thread might prevent
+//! it. That loses no deadlock, since the testing thread is in none, and what it does later is still
+//! explored.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,23 +14,26 @@ use norns_model::{Bug, Model, Readiness, State, Step, Witness};
 use norns_trace::EventIndex;
 use rustc_hash::FxHashSet;
 
+use crate::exact::choices::Choices;
 use crate::exact::index::Index;
 use crate::exact::stubborn::Limits;
 
-/// The deadlocks found, and whether these are all.
+/// The deadlocks found.
 #[derive(Clone, Debug, Default)]
 pub struct Deadlocks {
-    /// For every set of blocked acquisitions, sorted, the shortest schedule seen.
+    /// For every set of acquisitions that block each other, sorted, the shortest schedule found.
     pub cycles: BTreeMap<Vec<EventIndex>, Witness>,
-    /// For every other minimal set of blocked events, sorted.
+    /// The same for every other minimal set of blocked events.
     pub stuck: BTreeMap<Vec<EventIndex>, Witness>,
+    /// Whether all states were searched.
     pub complete: bool,
 }
 
-/// So many threads are tried as the beginning of a small stubborn set.
+/// How many threads are tried as the seed of a small stubborn set.
 const SEEDS: usize = 16;
 
-/// Searches all of the model, as far as the budget of steps goes.
+/// Searches all states of the model. Subtracts the steps that it takes from `budget` and stops when
+/// that is spent.
 pub fn deadlocks(model: &Model, index: &Index, budget: &mut usize) -> Deadlocks {
     let limit: Vec<u32> = model
         .threads
@@ -43,8 +47,8 @@ pub fn deadlocks(model: &Model, index: &Index, budget: &mut usize) -> Deadlocks 
             index,
             limit: &limit,
             need: &need,
-            last_acquisitions: &[],
-            looked: Cell::default(),
+            held_at_goal: &[],
+            lookups: Cell::default(),
         },
         state: State::initial(model),
         schedule: Vec::new(),
@@ -55,67 +59,46 @@ pub fn deadlocks(model: &Model, index: &Index, budget: &mut usize) -> Deadlocks 
     search.found
 }
 
-struct Choice {
-    mark: norns_model::state::Mark,
-    length: usize,
-    steps: Vec<Step>,
-}
-
 struct Search<'a> {
     limits: Limits<'a>,
     state: State,
     schedule: Vec<EventIndex>,
+    /// The keys of the states at which there was a choice.
     seen: FxHashSet<Box<[u32]>>,
     found: Deadlocks,
 }
 
 impl Search<'_> {
-    /// Whether everything was searched.
+    /// Returns whether all states were searched.
     fn run(&mut self, budget: &mut usize) -> bool {
-        let mut choices: Vec<Choice> = Vec::new();
+        let mut choices = Choices::default();
         loop {
             let mut steps = self.steps();
             if steps.is_empty() {
                 self.note_deadlocks();
             }
+            let model = self.limits.model;
             if steps.len() > 1 {
+                let steps = std::mem::take(&mut steps);
                 if self.seen.insert(self.key()) {
-                    let model = self.limits.model;
-                    let event = |step: &Step| model.next(&self.state, step.thread);
-                    steps.sort_by_key(|step| std::cmp::Reverse((event(step), step.wakes)));
-                    let (mark, length) = (self.state.mark(), self.schedule.len());
-                    choices.push(Choice {
-                        mark,
-                        length,
-                        steps: std::mem::take(&mut steps),
-                    });
+                    choices.push(model, &self.state, self.schedule.len(), steps);
                 }
-                steps.clear();
             }
-            let step = match steps.pop() {
-                Some(step) => step,
-                None => loop {
-                    let Some(choice) = choices.last_mut() else {
-                        return true;
-                    };
-                    self.state.back_to(choice.mark);
-                    self.schedule.truncate(choice.length);
-                    match choice.steps.pop() {
-                        Some(step) => break step,
-                        None => choices.pop(),
-                    };
-                },
+            let step = steps.pop();
+            let step = step.or_else(|| choices.next(&mut self.state, &mut self.schedule));
+            let Some(step) = step else {
+                return true;
             };
             if *budget == 0 {
                 return false;
             }
             *budget = budget.saturating_sub(self.limits.cost());
-            let event = self.limits.model.take(&mut self.state, step);
+            let event = model.take(&mut self.state, step);
             self.schedule.push(event);
         }
     }
 
-    /// The steps of a small stubborn set; none when nothing moves.
+    /// The steps of a small stubborn set; none if no thread can step.
     fn steps(&self) -> Vec<Step> {
         let mut best = Vec::new();
         let mut steps = Vec::new();
@@ -137,10 +120,11 @@ impl Search<'_> {
         best
     }
 
+    /// What distinguishes this state from others; see `search::Search::key`.
     fn key(&self) -> Box<[u32]> {
         let mut key = self.state.positions.clone();
         self.state.write_waiting(&mut key);
-        // No thread and no location has this number.
+        // A separator: no thread and no location has this number.
         key.push(u32::MAX / 2);
         self.state.write_writers(&mut key, |location, writer| {
             let mut readers = self.limits.index.readers(location, writer).iter();
