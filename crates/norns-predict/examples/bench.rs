@@ -13,7 +13,7 @@ use std::io::{BufReader, BufWriter, Write};
 use norns_model::checker::Checker;
 use norns_model::{Bug, Meaning, Model, Witness};
 use norns_predict::generate::{Shape, generate};
-use norns_predict::linear::happens_before::unordered_accesses;
+use norns_predict::happens_before::unordered_accesses;
 use norns_predict::linear::{Linear, Options};
 use norns_trace::{Trace, std_format};
 

@@ -8,7 +8,7 @@ pub mod candidate;
 pub mod csp;
 pub mod exact;
 pub mod generate;
-mod happens_before;
+pub mod happens_before;
 pub mod linear;
 pub mod order;
 pub mod stage;

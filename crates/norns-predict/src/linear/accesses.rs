@@ -1,11 +1,11 @@
 //! The accesses of every shared and written location, in the order of the trace.
 
 use norns_model::Model;
-use norns_model::location::{LocationId, Touch};
-use norns_trace::EventIndex;
+use norns_model::location::LocationId;
+use norns_trace::{EventIndex, Touch};
 
 pub struct Accesses {
-    /// For every location where its accesses begin in `events`, and one more.
+    /// For every location, where its accesses begin in `events`; with one entry more for the end.
     starts: Vec<u32>,
     events: Vec<EventIndex>,
 }
@@ -45,7 +45,7 @@ impl Accesses {
         &self.events[from..self.starts[location.0 as usize + 1] as usize]
     }
 
-    /// Locations with accesses.
+    /// The locations that have accesses.
     pub fn locations(&self) -> impl Iterator<Item = LocationId> {
         let used = |&i: &usize| self.starts[i] < self.starts[i + 1];
         (0..self.starts.len() - 1)
@@ -54,11 +54,12 @@ impl Accesses {
     }
 }
 
-/// Whether the event gives memory a new value.
+/// Whether the event writes to memory.
 pub fn writes(model: &Model, event: EventIndex) -> bool {
     Touch::of(model.op(event)).is_some_and(|touch| touch.writes)
 }
 
+/// Whether the event reads memory.
 pub fn reads(model: &Model, event: EventIndex) -> bool {
     Touch::of(model.op(event)).is_some_and(|touch| touch.reads)
 }

@@ -1,41 +1,43 @@
-//! For every event what must be in a schedule that has it, as a vector clock.
+//! For every event, what must be in a schedule that contains it, as a vector clock.
 //!
-//! A set of events that holds with every event all that the event needs is an *ideal*: a prefix
-//! of every thread, written as the number of events of each. The clock of an event is the smallest
-//! ideal with it when locks are left aside (`critical.rs` has those). An event needs
+//! An *ideal* is a set of events that contains, with every event, all that the event needs. It is a
+//! prefix of every thread, written as the number of events of each. The clock of an event is the
+//! smallest ideal that contains it, leaving locks aside (`critical.rs` has those). An event needs
 //!
 //! - the events before it in its thread, and the fork of its thread;
-//! - what the model's `needed_before` says (join, allocation before use, `free` before reuse);
-//! - in the faithful meaning, the write that it read (atomic operations included), in both
-//!   meanings what keeps the state of a semaphore, barrier, condition or `once` such that the
-//!   event can happen as it did. This is on the safe side: a semaphore gives its tokens in the
-//!   order in which they were posted, a wait needs every earlier signal of its condition, and
-//!   everything at a barrier needs everything earlier there;
-//! - a failed try or timed lock needs the acquisitions that stood in its way.
+//! - what the model's `needed_before` returns (join, allocation before use, `free` before reuse);
+//! - in the faithful meaning, the write that it read (atomic operations included);
+//! - in both meanings, the events that bring a semaphore, barrier, condition or `once` into a state
+//!   in which the event can happen as it did. This is conservative: a semaphore hands out its tokens
+//!   in the order in which they were posted, a wait needs every earlier signal of its condition, and
+//!   every operation on a barrier needs all earlier ones;
+//! - for a failed try-lock or timed lock, the acquisitions that made it fail.
 //!
 //! All needs point back in the trace. So the events of an ideal, in the order of the trace, are a
-//! legal schedule as far as these rules go: every operation finds what it found in the trace.
+//! legal schedule as far as these rules go: every operation finds the state that it found in the
+//! trace.
 //!
-//! Idea: vector clocks (Mattern 1989) over the reads-from order of SHB (Mathur et al. 2018).
+//! The idea combines vector clocks (Mattern 1989) with the reads-from order of SHB (Mathur et al. 2018).
 
 use std::collections::VecDeque;
 
 use norns_model::Model;
-use norns_trace::{EventIndex, ObjectId, Op, ThreadId};
+use norns_trace::effect::{OnCondition, OnLock, OnSemaphore, OnThread};
+use norns_trace::{Effect, EventIndex, ObjectId, Op, ThreadId};
 
 use super::critical::CriticalSections;
 
-/// One number of events for each thread.
+/// For each thread, how many of its events are in the ideal.
 pub type Ideal = Vec<u32>;
 
 pub struct Clocks {
     width: usize,
-    /// Clocks one after the other, `width` numbers each. The number of the event's own thread
-    /// is not kept up to date: it follows from the event.
+    /// Clocks one after the other, `width` numbers each. The entry of the event's own thread is not
+    /// kept up to date: it follows from the event.
     rows: Vec<u32>,
     /// For every event its row.
     row_of: Vec<u32>,
-    /// For every thread the row that its first event finds.
+    /// For every thread, the row before its first event.
     first_row: Vec<u32>,
 }
 
@@ -48,14 +50,15 @@ impl Clocks {
         builder.clocks
     }
 
-    /// Raises the ideal so that it holds this event and all that it needs.
+    /// Raises the ideal so that it contains this event and all that it needs.
     pub fn include(&self, model: &Model, ideal: &mut [u32], event: EventIndex) {
         let thread = model.thread_of(event).index();
         self.raise(ideal, self.row_of[event.index()]);
         ideal[thread] = ideal[thread].max(model.position[event.index()] + 1);
     }
 
-    /// Raises the ideal so that this event is the next one of its thread, or behind that.
+    /// Raises the ideal so that this event is the next one of its thread, unless the ideal already
+    /// contains it.
     pub fn approach(&self, model: &Model, ideal: &mut [u32], event: EventIndex) {
         let thread = model.thread_of(event).index();
         let position = model.position_of(event);
@@ -94,12 +97,13 @@ const NO_ROW: u32 = u32::MAX;
 struct Builder<'m> {
     model: &'m Model<'m>,
     clocks: Clocks,
-    /// The row that each thread has now.
+    /// For each thread, the row of its last event; `NO_ROW` before the first.
     current: Vec<u32>,
     scratch: Ideal,
-    /// For every object the join of the clocks of all its events so far; empty before the first.
+    /// For every object, the join of the clocks of its events so far; empty before the first.
     objects: Vec<Ideal>,
-    /// For every semaphore its tokens: the event that gave it, `None` for the first value.
+    /// For every semaphore its tokens, each with the event that posted it (`None` for the initial
+    /// value).
     tokens: Vec<VecDeque<Option<EventIndex>>>,
 }
 
@@ -109,7 +113,7 @@ impl<'m> Builder<'m> {
         let objects = model.trace.objects.len();
         let mut tokens = vec![VecDeque::new(); objects];
         for event in &model.trace.events {
-            if let Op::SemInit { sem, value } = event.op {
+            if let Effect::Semaphore(sem, OnSemaphore::Init(value)) = event.op.effect() {
                 tokens[sem.index()].extend(std::iter::repeat_n(None, value as usize));
             }
         }
@@ -130,12 +134,13 @@ impl<'m> Builder<'m> {
 
     fn event(&mut self, event: EventIndex, thread: ThreadId, op: Op, sections: &CriticalSections) {
         let model = self.model;
+        let effect = op.effect();
         let t = thread.index();
         let mut row = match self.current[t] {
             NO_ROW => self.clocks.first_row[t],
             row => row,
         };
-        // The clock so far is copied only once something may change it.
+        // The clock of the previous event is copied only if something may change it.
         self.scratch.clear();
         let mut raised = false;
         let mut need = |builder: &mut Self, other: EventIndex| {
@@ -150,48 +155,50 @@ impl<'m> Builder<'m> {
         for earlier in model.needed_before(event) {
             need(self, earlier);
         }
-        match op {
-            Op::Read(_) | Op::Atomic { .. } => {
+        match effect {
+            Effect::Memory(touch) if touch.reads => {
                 for (_, writer) in model.must_see(event) {
                     if let Some(writer) = writer {
                         need(self, writer);
                     }
                 }
             }
-            Op::FailedLock(_) | Op::FailedReadLock(_) => {
+            Effect::Lock(_, OnLock::FailedAcquire(_)) => {
                 for &acquisition in sections.obstacles(event) {
                     need(self, acquisition);
                 }
             }
-            Op::SemWait(sem) => match self.tokens[sem.index()].pop_front() {
-                Some(Some(post)) => need(self, post),
-                Some(None) => {}
-                // The trace does not say where this token came from.
-                None => self.need_object(&mut raised, row, sem),
+            Effect::Semaphore(sem, act) => match act {
+                OnSemaphore::Wait => match self.tokens[sem.index()].pop_front() {
+                    Some(Some(post)) => need(self, post),
+                    Some(None) => {}
+                    // The trace does not say where this token came from.
+                    None => self.need_object(&mut raised, row, sem),
+                },
+                OnSemaphore::Post => self.tokens[sem.index()].push_back(Some(event)),
+                OnSemaphore::Init(_) | OnSemaphore::FailedWait => {
+                    self.need_object(&mut raised, row, sem);
+                }
             },
-            Op::SemPost(sem) => self.tokens[sem.index()].push_back(Some(event)),
-            Op::SemInit { sem, .. } | Op::FailedSemWait(sem) => {
-                self.need_object(&mut raised, row, sem);
+            Effect::Condition(condition, OnCondition::Wait | OnCondition::TimedOut) => {
+                self.need_object(&mut raised, row, condition);
             }
-            Op::Wait(object)
-            | Op::FailedWait(object)
-            | Op::OnceBegin(object)
-            | Op::OnceEnd(object)
-            | Op::OncePass(object)
-            | Op::BarrierInit {
-                barrier: object, ..
+            Effect::Once(object, _) | Effect::Barrier(object, _) => {
+                self.need_object(&mut raised, row, object);
             }
-            | Op::BarrierEnter(object)
-            | Op::BarrierExit(object) => self.need_object(&mut raised, row, object),
-            _ => {}
+            Effect::Memory(_)
+            | Effect::Lock(_, OnLock::Acquire(_) | OnLock::Release)
+            | Effect::Condition(_, OnCondition::Signal | OnCondition::Broadcast)
+            | Effect::Thread(_)
+            | Effect::Local => {}
         }
         if raised && self.scratch != self.clocks.row(row) {
             row = self.clocks.push(&self.scratch);
         }
         self.current[t] = row;
         self.clocks.row_of.push(row);
-        self.note_object(event, op);
-        if let Op::Fork(child) = op {
+        self.note_object(event, effect);
+        if let Effect::Thread(OnThread::Fork(child)) = effect {
             self.scratch.clear();
             self.scratch.resize(self.clocks.width, 0);
             let mut scratch = std::mem::take(&mut self.scratch);
@@ -201,6 +208,7 @@ impl<'m> Builder<'m> {
         }
     }
 
+    /// Copies the row to the scratch clock, unless that has been done for this event.
     fn load(&mut self, raised: &mut bool, row: u32) {
         if !*raised {
             *raised = true;
@@ -209,6 +217,7 @@ impl<'m> Builder<'m> {
         }
     }
 
+    /// The event needs all earlier events of the object.
     fn need_object(&mut self, raised: &mut bool, row: u32, object: ObjectId) {
         self.load(raised, row);
         for (have, &need) in self.scratch.iter_mut().zip(&self.objects[object.index()]) {
@@ -216,15 +225,17 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// Adds the event to the history of its object. Locks need none: `critical.rs` has them.
-    fn note_object(&mut self, event: EventIndex, op: Op) {
-        let object = match op {
-            Op::Lock(_)
-            | Op::FailedLock(_)
-            | Op::ReadLock(_)
-            | Op::FailedReadLock(_)
-            | Op::Unlock(_) => None,
-            _ => op.object(),
+    /// Adds the event to the clock of its object. Locks have none: `critical.rs` treats them.
+    fn note_object(&mut self, event: EventIndex, effect: Effect) {
+        let object = match effect {
+            Effect::Lock(..) => None,
+            Effect::Thread(_)
+            | Effect::Once(..)
+            | Effect::Condition(..)
+            | Effect::Barrier(..)
+            | Effect::Semaphore(..)
+            | Effect::Memory(_)
+            | Effect::Local => effect.object(),
         };
         if let Some(object) = object {
             let mut clock = std::mem::take(&mut self.objects[object.index()]);

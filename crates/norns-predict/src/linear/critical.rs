@@ -1,33 +1,50 @@
-//! Critical sections: what each thread holds after each event, and who acquires what where.
+//! Critical sections: what each thread holds after each event, and where it acquires which lock.
 //!
-//! A section reaches from the event that acquired a lock to the one that released it; a recursive
-//! mutex or a nested read lock has one section from the first level to the last. A robust mutex
-//! whose holder ended is released by that end.
+//! A section reaches from the event that acquires a lock to the one that releases it; a recursive
+//! mutex or a nested read lock has one section from the outermost acquisition to the last release.
+//! The end of a thread releases the robust mutexes that it holds.
 
 use norns_model::Model;
-use norns_trace::{EventIndex, ObjectId, ObjectKind, Op, ThreadId};
+use norns_trace::effect::{OnLock, OnThread};
+use norns_trace::{Effect, EventIndex, Mode, ObjectId, ObjectKind, ThreadId};
 use rustc_hash::FxHashMap;
 
-/// What a thread holds: a chain of sections, or `NOTHING`.
+/// What a thread holds: the index of the innermost `HeldNode`, or `NOTHING`.
 pub type Held = u32;
 pub const NOTHING: Held = u32::MAX;
 
-/// A set of locks with their modes: an index into the interned sets; 0 is the empty set.
+/// A set of locks with their modes: an index into the interned sets. 0 is the empty set.
 pub type LockSet = u32;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     pub lock: ObjectId,
-    pub exclusive: bool,
+    pub mode: Mode,
     pub acquired: EventIndex,
-    /// `None` when the trace ends inside the section.
+    /// `None` if the trace ends inside the section.
     pub released: Option<EventIndex>,
 }
 
+impl Section {
+    /// Whether the two cannot overlap if they belong to different threads.
+    pub fn excludes(&self, other: &Section) -> bool {
+        self.lock == other.lock && excludes(self.mode, other.mode)
+    }
+}
+
+/// Whether two threads cannot hold a lock in these modes at the same time.
+pub fn excludes(one: Mode, other: Mode) -> bool {
+    one == Mode::Write || other == Mode::Write
+}
+
+/// The sections that a thread holds, as a list that shares its tail with others.
 #[derive(Clone, Copy)]
-struct Node {
+struct HeldNode {
+    /// The innermost section.
     section: u32,
+    /// The others.
     parent: Held,
+    /// The locks of all of them.
     set: LockSet,
 }
 
@@ -35,20 +52,21 @@ struct Node {
 struct Acquisitions {
     thread: ThreadId,
     all: Vec<u32>,
-    /// Those for writing, of a reader-writer lock; all acquisitions of another lock are.
-    exclusive: Option<Vec<u32>>,
+    /// Of a reader-writer lock, those for writing. `None` for other locks, where all are.
+    writing: Option<Vec<u32>>,
 }
 
 #[derive(Default)]
 pub struct CriticalSections {
     sections: Vec<Section>,
-    nodes: Vec<Node>,
-    /// For every event what its thread holds after it.
+    nodes: Vec<HeldNode>,
+    /// For every event, what its thread holds after it.
     held_after: Vec<Held>,
-    /// For every object that is a lock, one entry a thread that acquires it.
+    /// For every lock, one entry for each thread that acquires it.
     acquisitions: Vec<Vec<Acquisitions>>,
-    sets: Vec<Box<[(ObjectId, bool)]>>,
-    /// For failed operations the acquisitions that stood in their way.
+    /// Each sorted.
+    sets: Vec<Box<[(ObjectId, Mode)]>>,
+    /// For failed operations, the acquisitions that made them fail.
     obstacles: FxHashMap<EventIndex, Vec<EventIndex>>,
 }
 
@@ -56,12 +74,12 @@ impl CriticalSections {
     pub fn of(model: &Model) -> CriticalSections {
         let mut builder = Builder::new(model);
         for (i, event) in model.trace.events.iter().enumerate() {
-            builder.event(EventIndex::from_index(i), event.thread, event.op);
+            builder.event(EventIndex::from_index(i), event.thread, event.op.effect());
         }
         builder.found
     }
 
-    /// What a thread holds once it has done this many of its events.
+    /// What a thread holds after this many of its events.
     pub fn held(&self, model: &Model, thread: ThreadId, done: u32) -> Held {
         let last = done
             .checked_sub(1)
@@ -69,7 +87,7 @@ impl CriticalSections {
         last.map_or(NOTHING, |event| self.held_after[event.index()])
     }
 
-    /// The sections of a chain, the innermost first.
+    /// The sections that are held, the innermost first.
     pub fn chain(&self, held: Held) -> impl Iterator<Item = Section> {
         let mut next = held;
         std::iter::from_fn(move || {
@@ -83,19 +101,19 @@ impl CriticalSections {
         self.nodes.get(held as usize).map_or(0, |node| node.set)
     }
 
-    pub fn locks(&self, set: LockSet) -> &[(ObjectId, bool)] {
+    pub fn locks(&self, set: LockSet) -> &[(ObjectId, Mode)] {
         &self.sets[set as usize]
     }
 
-    /// Whether two threads may hold these at the same time.
+    /// Whether two threads can hold these at the same time.
     pub fn compatible(&self, one: LockSet, other: LockSet) -> bool {
         let (one, other) = (self.locks(one), self.locks(other));
         !one.iter()
-            .any(|&(lock, exclusive)| other.iter().any(|&(l, e)| l == lock && (e || exclusive)))
+            .any(|&(lock, mode)| other.iter().any(|&(l, m)| l == lock && excludes(m, mode)))
     }
 
-    /// The last acquisition of the lock in the ideal, by another thread than that of `section`,
-    /// that cannot overlap with it, if there is one later in the trace than the section begins.
+    /// An acquisition in the ideal, by another thread, that excludes `section` and comes after its
+    /// beginning in the trace.
     pub fn conflicting_later(
         &self,
         model: &Model,
@@ -108,21 +126,21 @@ impl CriticalSections {
             .iter()
             .filter(|user| user.thread != thread)
             .find_map(|user| {
-                let last = user.last_in(ideal, section.exclusive)?;
+                let last = user.last_in(ideal, section.mode)?;
                 let event = model.threads[user.thread.index()][last as usize];
                 (event > section.acquired).then_some(event)
             })
     }
 
-    /// Whether every acquisition of the lock in the ideal that cannot overlap with this section,
-    /// by other threads, has happened.
+    /// Whether every acquisition in the ideal, by another thread, that excludes this section is
+    /// done.
     pub fn others_done(&self, model: &Model, ideal: &[u32], done: &[u32], own: &Section) -> bool {
         let thread = model.thread_of(own.acquired);
         self.acquisitions[own.lock.index()]
             .iter()
             .filter(|user| user.thread != thread)
             .all(|user| {
-                user.last_in(ideal, own.exclusive)
+                user.last_in(ideal, own.mode)
                     .is_none_or(|last| last < done[user.thread.index()])
             })
     }
@@ -132,25 +150,25 @@ impl CriticalSections {
         &self.sections
     }
 
+    /// The acquisitions that made this event fail.
     pub fn obstacles(&self, failed: EventIndex) -> &[EventIndex] {
         self.obstacles.get(&failed).map_or(&[], Vec::as_slice)
     }
 }
 
 impl Acquisitions {
-    /// The position of the last acquisition in the ideal that conflicts with one in the given
-    /// mode.
-    fn last_in(&self, ideal: &[u32], with_exclusive: bool) -> Option<u32> {
-        let list = match &self.exclusive {
-            Some(exclusive) if !with_exclusive => exclusive,
-            _ => &self.all,
+    /// The position of the last acquisition in the ideal that excludes one in the given mode.
+    fn last_in(&self, ideal: &[u32], mode: Mode) -> Option<u32> {
+        let list = match (&self.writing, mode) {
+            (Some(writing), Mode::Read) => writing,
+            (Some(_), Mode::Write) | (None, _) => &self.all,
         };
         let inside = list.partition_point(|&position| position < ideal[self.thread.index()]);
         inside.checked_sub(1).map(|last| list[last])
     }
 }
 
-/// A lock that a thread holds while the trace is read.
+/// A lock that a thread holds at the current event.
 struct Open {
     lock: ObjectId,
     depth: u32,
@@ -160,12 +178,13 @@ struct Open {
 struct Builder<'m> {
     model: &'m Model<'m>,
     found: CriticalSections,
-    /// For every thread what it holds, the innermost last, and the same as a chain.
+    /// For every thread, what it holds, the innermost last.
     open: Vec<Vec<Open>>,
+    /// The same as a list of nodes.
     held: Vec<Held>,
-    set_ids: FxHashMap<Box<[(ObjectId, bool)]>, LockSet>,
-    /// The set with one more lock.
-    grown: FxHashMap<(LockSet, ObjectId, bool), LockSet>,
+    set_ids: FxHashMap<Box<[(ObjectId, Mode)]>, LockSet>,
+    /// For a set and a lock, the set with that lock added.
+    grown: FxHashMap<(LockSet, ObjectId, Mode), LockSet>,
 }
 
 impl<'m> Builder<'m> {
@@ -188,39 +207,51 @@ impl<'m> Builder<'m> {
         }
     }
 
-    fn event(&mut self, event: EventIndex, thread: ThreadId, op: Op) {
-        match op {
-            Op::Lock(lock) => self.acquire(event, thread, lock, true),
-            Op::ReadLock(lock) => self.acquire(event, thread, lock, false),
-            Op::Unlock(lock) => self.release(event, thread, lock),
-            Op::FailedLock(lock) | Op::FailedReadLock(lock) => {
-                let any_mode = matches!(op, Op::FailedLock(_));
-                let sections = &self.found.sections;
-                let holds = self.open.iter().flatten().filter(|open| open.lock == lock);
-                let obstacles = holds
-                    .map(|open| sections[open.section as usize])
-                    .filter(|section| any_mode || section.exclusive)
-                    .map(|section| section.acquired);
-                let obstacles = obstacles.collect();
-                self.found.obstacles.insert(event, obstacles);
-            }
-            Op::End => self.end(event, thread),
-            _ => {}
+    fn event(&mut self, event: EventIndex, thread: ThreadId, effect: Effect) {
+        match effect {
+            Effect::Lock(lock, act) => match act {
+                OnLock::Acquire(mode) => self.acquire(event, thread, lock, mode),
+                OnLock::Release => self.release(event, thread, lock),
+                OnLock::FailedAcquire(mode) => {
+                    let sections = &self.found.sections;
+                    let holds = self.open.iter().flatten().filter(|open| open.lock == lock);
+                    let obstacles = holds
+                        .map(|open| sections[open.section as usize])
+                        .filter(|section| excludes(section.mode, mode))
+                        .map(|section| section.acquired);
+                    let obstacles = obstacles.collect();
+                    self.found.obstacles.insert(event, obstacles);
+                }
+            },
+            Effect::Thread(act) => match act {
+                OnThread::End => self.end(event, thread),
+                OnThread::Start
+                | OnThread::Fork(_)
+                | OnThread::Join(_)
+                | OnThread::FailedJoin(_)
+                | OnThread::Detach(_) => {}
+            },
+            Effect::Once(..)
+            | Effect::Condition(..)
+            | Effect::Barrier(..)
+            | Effect::Semaphore(..)
+            | Effect::Memory(_)
+            | Effect::Local => {}
         }
         self.found.held_after.push(self.held[thread.index()]);
     }
 
-    fn acquire(&mut self, event: EventIndex, thread: ThreadId, lock: ObjectId, exclusive: bool) {
+    fn acquire(&mut self, event: EventIndex, thread: ThreadId, lock: ObjectId, mode: Mode) {
         let t = thread.index();
         if let Some(open) = self.open[t].iter_mut().find(|open| open.lock == lock) {
             open.depth += 1;
             return;
         }
         let section =
-            u32::try_from(self.found.sections.len()).expect("an event begins one section");
+            u32::try_from(self.found.sections.len()).expect("there are fewer sections than events");
         self.found.sections.push(Section {
             lock,
-            exclusive,
+            mode,
             acquired: event,
             released: None,
         });
@@ -238,15 +269,17 @@ impl<'m> Builder<'m> {
                 users.push(Acquisitions {
                     thread,
                     all: Vec::new(),
-                    exclusive: shared.then(Vec::new),
+                    writing: shared.then(Vec::new),
                 });
                 users.last_mut().expect("one was pushed just now")
             }
         };
         let position = self.model.position[event.index()];
         user.all.push(position);
-        if exclusive && let Some(list) = &mut user.exclusive {
-            list.push(position);
+        if mode == Mode::Write
+            && let Some(writing) = &mut user.writing
+        {
+            writing.push(position);
         }
     }
 
@@ -261,7 +294,7 @@ impl<'m> Builder<'m> {
         }
         let gone = self.open[t].remove(i);
         self.found.sections[gone.section as usize].released = Some(event);
-        // Pop down to the released section, and push again what was acquired after it.
+        // Pops the nodes down to the released section, and pushes those acquired after it again.
         for _ in i..=self.open[t].len() {
             self.held[t] = self.found.nodes[self.held[t] as usize].parent;
         }
@@ -287,15 +320,13 @@ impl<'m> Builder<'m> {
     }
 
     fn push_node(&mut self, parent: Held, section: u32) -> Held {
-        let Section {
-            lock, exclusive, ..
-        } = self.found.sections[section as usize];
+        let Section { lock, mode, .. } = self.found.sections[section as usize];
         let below = self.found.lock_set(parent);
-        let set = match self.grown.get(&(below, lock, exclusive)) {
+        let set = match self.grown.get(&(below, lock, mode)) {
             Some(&set) => set,
             None => {
                 let mut locks = self.found.sets[below as usize].to_vec();
-                locks.push((lock, exclusive));
+                locks.push((lock, mode));
                 locks.sort_unstable();
                 let locks = locks.into_boxed_slice();
                 let new = self.found.sets.len() as LockSet;
@@ -303,11 +334,11 @@ impl<'m> Builder<'m> {
                 if set == new {
                     self.found.sets.push(locks);
                 }
-                self.grown.insert((below, lock, exclusive), set);
+                self.grown.insert((below, lock, mode), set);
                 set
             }
         };
-        self.found.nodes.push(Node {
+        self.found.nodes.push(HeldNode {
             section,
             parent,
             set,

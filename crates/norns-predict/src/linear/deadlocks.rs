@@ -1,24 +1,24 @@
-//! Deadlocks of locks: cycles of threads, each of which waits for a lock that the next one holds.
+//! Lock deadlocks: cycles of threads, each of which waits for a lock that the next one holds.
 //!
-//! Acquisitions fall into classes: same thread, lock, mode, place, and locks held. A cycle of
-//! classes of different threads whose held locks exclude each other nowhere is a pattern; gate
-//! locks and cycles within one thread are no patterns. For a pattern its instances are searched
-//! with one growing ideal: an acquisition that the ideal passes is replaced by the next of its
-//! class (SPDOffline, Tunç et al. 2023, there without modes). A pattern without an
-//! instance is tried with reversed critical sections, then left open.
+//! Acquisitions are grouped into classes: same thread, lock, mode, place, and locks held. A pattern
+//! is a cycle of classes of different threads whose held locks do not exclude each other, which rules
+//! out gate locks and cycles within one thread. The instances of a pattern are searched with one
+//! growing ideal: an acquisition that is inside the ideal is replaced by the next one of its class
+//! (SPDOffline, Tunç et al. 2023, there without modes). A pattern without an instance is tried with
+//! reversed critical sections and otherwise left open.
 
 use norns_csp::graph::strongly_connected;
-use norns_trace::{EventIndex, ObjectId, PlaceId, ThreadId};
+use norns_trace::{EventIndex, Mode, ObjectId, PlaceId, ThreadId};
 use rustc_hash::FxHashMap;
 
-use super::critical::LockSet;
+use super::critical::{LockSet, excludes};
 use super::ideal::{Passed, Target};
 use super::{Linear, Options, Plan};
 
 /// A deadlock with the schedule that shows it.
 #[derive(Clone, Debug)]
 pub struct FoundDeadlock {
-    /// Each waits for a lock that the thread of the next one holds; the first is the smallest.
+    /// Each waits for a lock that the thread of the next one holds. The first is the smallest event.
     pub blocked: Vec<EventIndex>,
     pub plan: Plan,
 }
@@ -27,11 +27,11 @@ pub struct FoundDeadlock {
 pub struct DeadlockReport {
     /// One for each cycle of threads, locks, held locks and places. Sorted.
     pub deadlocks: Vec<FoundDeadlock>,
-    /// One instance of each pattern for which nothing was found. Sorted.
+    /// One instance of each pattern for which no schedule was found. Sorted.
     pub open: Vec<Vec<EventIndex>>,
-    /// How many patterns no schedule can show.
+    /// How many patterns are proved to have no schedule.
     pub impossible: usize,
-    /// The search for cycles ran out of steps: there may be more patterns.
+    /// Whether the search for cycles ran out of steps, so that there may be more patterns.
     pub cut: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct DeadlockReport {
 struct ClassKey {
     thread: ThreadId,
     lock: ObjectId,
-    exclusive: bool,
+    mode: Mode,
     place: PlaceId,
     held: LockSet,
 }
@@ -53,20 +53,21 @@ struct Class {
 struct Search<'a, 'm> {
     linear: &'a Linear<'m>,
     classes: Vec<Class>,
-    /// For every lock the classes that hold it.
+    /// For every lock, the classes that hold it.
     holding: FxHashMap<ObjectId, Vec<usize>>,
-    /// For every class its strongly connected component of locks: a cycle stays in one.
+    /// For every class, the strongly connected component of its lock. A cycle stays within one.
     group: Vec<u32>,
     patterns: Vec<Vec<usize>>,
+    /// How many steps are left.
     steps: usize,
-    /// Some path of the present length is no dead end.
+    /// Whether some path has reached the current length.
     longer_paths: bool,
 }
 
 impl Linear<'_> {
     pub fn lock_deadlocks(&self, options: &Options) -> DeadlockReport {
         let mut search = Search::new(self, options.cycle_steps);
-        // Short cycles first, so that a cut leaves out long ones.
+        // Short cycles first, so that long ones are missing if the steps run out.
         for length in 2..=self.model.threads.len() {
             search.longer_paths = false;
             for start in 0..search.classes.len() {
@@ -139,7 +140,7 @@ impl Linear<'_> {
                 ));
             }
             if !events.iter().any(|&event| self.is_inside(&ideal, event)) {
-                // A limit of the trace: no larger ideal is within it.
+                // The ideal exceeds the limits of the trace, and so does every larger one.
                 return None;
             }
         }
@@ -150,7 +151,7 @@ impl Linear<'_> {
         self.exact_clocks && possible.is_none()
     }
 
-    /// Tries each acquisition of the first class with the nearest ones of the others.
+    /// Tries each acquisition of the first class with the nearest ones of the other classes.
     fn instance_reversed(
         &self,
         lists: &[&[EventIndex]],
@@ -158,7 +159,7 @@ impl Linear<'_> {
     ) -> Option<(Vec<EventIndex>, Plan)> {
         let tries = options.nearest.saturating_mul(64);
         lists[0].iter().take(tries).find_map(|&first| {
-            // Bit i of the choice says on which side of the first event the i-th one is.
+            // Bit i of the choice says on which side of the first event the i-th one lies.
             (0..1u32 << (lists.len() - 1).min(3)).find_map(|choice| {
                 let mut events = vec![first];
                 for (i, list) in lists[1..].iter().enumerate() {
@@ -194,7 +195,7 @@ impl<'a, 'm> Search<'a, 'm> {
             let key = ClassKey {
                 thread: event.thread,
                 lock: section.lock,
-                exclusive: section.exclusive,
+                mode: section.mode,
                 place: event.place,
                 held: linear.sections.lock_set(held),
             };
@@ -243,8 +244,7 @@ impl<'a, 'm> Search<'a, 'm> {
         }
     }
 
-    /// Adds all patterns of this length that begin with the path, whose first class is the
-    /// smallest.
+    /// Adds all patterns of this length that begin with `path` and whose first class is the smallest.
     fn extend(&mut self, path: &mut Vec<usize>, length: usize) {
         let last = self.classes[path[path.len() - 1]].key;
         let holders = self.holding.get(&last.lock).cloned().unwrap_or_default();
@@ -276,14 +276,16 @@ impl<'a, 'm> Search<'a, 'm> {
         }
     }
 
+    /// Whether the acquisitions of `waiting` need a lock that `holder` holds.
     fn waits_for(&self, waiting: &ClassKey, holder: &ClassKey) -> bool {
         let locks = self.linear.sections.locks(holder.held);
         locks
             .iter()
-            .any(|&(lock, exclusive)| lock == waiting.lock && (exclusive || waiting.exclusive))
+            .any(|&(lock, mode)| lock == waiting.lock && excludes(mode, waiting.mode))
     }
 }
 
+/// Rotates the cycle so that its smallest event comes first.
 fn smallest_first(mut cycle: Vec<EventIndex>) -> Vec<EventIndex> {
     let smallest = (0..cycle.len()).min_by_key(|&i| cycle[i]).unwrap_or(0);
     cycle.rotate_left(smallest);

@@ -1,31 +1,31 @@
 //! Ideals that the locks allow: the sync-preserving closure and a weaker one.
 //!
-//! An ideal is closed under what events need (`clocks.rs`). Locks add: of two sections of one lock
-//! that begin in the ideal, one must end in it. Two closures do that.
+//! An ideal is closed under what events need (`clocks`). Locks add a rule: of two sections of one lock
+//! that begin in the ideal, one must end in it. There are two closures under this rule.
 //!
 //! `keep_order` keeps the order of all sections of a lock: the earlier one must end. The events of
-//! the result, in the order of the trace, are then a legal schedule, and the smallest such ideal
-//! is found (SyncP, Mathur et al. 2021, and for deadlocks SPDOffline, Tunç et al.
-//! 2023). Only sections that are open at the edge of the ideal can break the rule, so a round costs
-//! one search per open section and thread, and the state is the ideal alone.
+//! the result, in the order of the trace, are then a legal schedule, and it is the smallest such ideal
+//! (SyncP, Mathur et al. 2021; for deadlocks SPDOffline, Tunç et al. 2023). Only sections that are
+//! open at the edge of the ideal can violate the rule, so a round costs one search for each open
+//! section and thread, and the state is the ideal alone.
 //!
-//! `allow_reversal` lets the sections stay open that the targets stand in (all the others of their
-//! locks must end), in the spirit of OSR (Shi et al. 2024). Whether its result has a schedule
-//! is not said here: `reversal.rs` looks for one.
+//! `allow_reversal` leaves open the sections that contain the targets (all other sections of their
+//! locks must end), in the spirit of OSR (Shi et al. 2024). Its result may have no schedule;
+//! `reversal` looks for one.
 
 use norns_trace::{EventIndex, ThreadId};
 
 use super::Linear;
 use super::critical::Section;
 
-/// A thread and how many of its events there may be at most.
+/// An event that must not be in the ideal, by its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     pub thread: usize,
     pub position: u32,
 }
 
-/// The ideal cannot be closed without one of the targets.
+/// The closure of the ideal contains one of the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed;
 
@@ -37,7 +37,8 @@ impl Linear<'_> {
         }
     }
 
-    /// Closes the ideal, or stops as soon as it holds a target: then every larger ideal does.
+    /// Closes the ideal, keeping the order of sections. Stops as soon as it contains a target, since
+    /// every larger ideal does, too.
     pub fn keep_order(&self, ideal: &mut [u32], targets: &[Target]) -> Result<(), Passed> {
         loop {
             self.inside(ideal, targets)?;
@@ -51,8 +52,8 @@ impl Linear<'_> {
         }
     }
 
-    /// The same for one that may reverse sections of the targets' threads; `Others` says what
-    /// happens to open sections of other threads that a later section of the lock follows.
+    /// Closes the ideal, where sections of the targets' threads may be reversed. `others` says what
+    /// happens to open sections of other threads that are followed by a later section of the lock.
     pub fn allow_reversal(
         &self,
         ideal: &mut [u32],
@@ -77,8 +78,8 @@ impl Linear<'_> {
         }
     }
 
-    /// Closes the ideal under what every schedule needs that ends with these targets: whatever
-    /// they hold, nobody else does. Sections of other locks are left alone.
+    /// Closes the ideal under what every schedule that ends at these targets needs: no other thread
+    /// holds a lock that a target's thread holds. Sections of other locks are ignored.
     pub fn close_needed(&self, ideal: &mut [u32], targets: &[Target]) -> Result<(), Passed> {
         loop {
             self.inside(ideal, targets)?;
@@ -92,6 +93,7 @@ impl Linear<'_> {
         }
     }
 
+    /// Fails if the ideal contains a target, or exceeds the limits of the trace.
     fn inside(&self, ideal: &[u32], targets: &[Target]) -> Result<(), Passed> {
         let passed = targets
             .iter()
@@ -103,7 +105,7 @@ impl Linear<'_> {
         if passed { Err(Passed) } else { Ok(()) }
     }
 
-    /// Ends the open sections of the thread that a later one of the same lock follows.
+    /// Ends the open sections of the thread that are followed by a later section of the same lock.
     fn close_sections(&self, ideal: &mut [u32], thread: usize) -> bool {
         let mut changed = false;
         while let Some(section) = self.open_sections(ideal, thread).find(|section| {
@@ -117,14 +119,14 @@ impl Linear<'_> {
         changed
     }
 
-    /// Ends the open sections of other threads that are of a lock that this thread holds.
+    /// Ends the open sections of other threads whose locks this thread holds.
     fn close_rivals(&self, ideal: &mut [u32], thread: usize) -> bool {
         let mut changed = false;
         for own in self.open_sections(ideal, thread) {
             for other in (0..ideal.len()).filter(|&other| other != thread) {
                 while let Some(rival) = self
                     .open_sections(ideal, other)
-                    .find(|rival| excludes(&own, rival))
+                    .find(|rival| own.excludes(rival))
                 {
                     self.end_section(ideal, &rival);
                     changed = true;
@@ -137,14 +139,14 @@ impl Linear<'_> {
         changed
     }
 
-    /// Ends the open sections of this thread that another thread's open section later follows.
+    /// Ends the open sections of this thread that are followed by another thread's open section.
     fn close_doubly_open(&self, ideal: &mut [u32], thread: usize) -> bool {
         let mut changed = false;
         while let Some(section) = self.open_sections(ideal, thread).find(|own| {
             let mut rivals = (0..ideal.len())
                 .filter(|&other| other != thread)
                 .flat_map(|other| self.open_sections(ideal, other));
-            rivals.any(|rival| excludes(own, &rival) && rival.acquired > own.acquired)
+            rivals.any(|rival| own.excludes(&rival) && rival.acquired > own.acquired)
         }) {
             self.end_section(ideal, &section);
             changed = true;
@@ -152,7 +154,7 @@ impl Linear<'_> {
         changed
     }
 
-    /// A section that never ends in the trace takes its thread past every limit.
+    /// Adds the release of the section. If the trace has none, the ideal exceeds every limit.
     fn end_section(&self, ideal: &mut [u32], section: &Section) {
         match section.released {
             Some(release) => self.clocks.include(self.model, ideal, release),
@@ -177,15 +179,11 @@ impl<'m> Linear<'m> {
     }
 }
 
-/// What `allow_reversal` does with sections of threads that are no targets.
+/// What `allow_reversal` does with sections of threads that have no target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
     /// They keep their order.
     KeepOrder,
-    /// They may stay open although a later section of the lock follows, if that one ends.
+    /// They may stay open although a later section of the lock follows, provided that that one ends.
     MayWait,
-}
-
-fn excludes(one: &Section, other: &Section) -> bool {
-    one.lock == other.lock && (one.exclusive || other.exclusive)
 }

@@ -1,27 +1,28 @@
 //! Near-linear sound prediction over the whole trace, without windows.
 //!
-//! A candidate is a set of events that shall all be the next ones of their threads: two
-//! conflicting accesses, or acquisitions that wait for each other. `ideal.rs` finds the least that
-//! must have happened before; `reversal.rs` orders it where the order of the trace does not do.
-//! What is found has a schedule, which the caller gives to the independent checker; what is not
-//! found is undecided, never impossible.
+//! A candidate is a set of events that are all to be next in their threads: two conflicting
+//! accesses, or acquisitions that wait for each other. `ideal` finds the smallest set of events that
+//! must have happened before (an ideal, see `clocks`, that respects the `critical` sections), and
+//! `reversal` orders it where the order of the trace is not a legal schedule. What is found has a
+//! schedule, which the caller gives to the independent checker. A candidate for which none is found
+//! is undecided; only `is_impossible` proves that there is none.
 //!
-//! `races.rs` and `deadlocks.rs` go over all candidates of a trace with ideals that only grow, so
-//! that the work stays close to the length of the trace: per location and pair of classes of
-//! accesses, not per pair of accesses. Memory is a few numbers an event and one clock for every
-//! event that learns something from another thread.
+//! `races` and `deadlocks` go through all candidates of a trace with ideals that only grow, so that
+//! the work stays close to the length of the trace: it is done for each location and pair of classes
+//! of accesses, not for each pair of accesses. The memory needed is a few numbers for each event and
+//! one clock for every event that depends on another thread.
 
 mod accesses;
 mod clocks;
 mod critical;
 mod deadlocks;
-pub mod happens_before;
 mod ideal;
 mod races;
 mod reversal;
 
 use norns_model::{Bug, Model, State, Witness};
-use norns_trace::{EventIndex, ObjectKind, Op};
+use norns_trace::effect::{OnLock, OnThread};
+use norns_trace::{Effect, EventIndex, ObjectKind};
 
 use accesses::Accesses;
 use clocks::Clocks;
@@ -31,19 +32,19 @@ use ideal::Others;
 pub use races::{FoundRace, OpenRace, RaceReport, Side};
 use reversal::Reordering;
 
-/// How much is tried where there is no bound from the algorithm. Counted in steps, never in
-/// seconds: the same trace gives the same answer.
+/// How much is tried where the algorithm itself has no bound. Counted in steps, never in seconds, so
+/// that the same trace always gives the same answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// With how many of the nearest accesses of each class an access is tried with reversed
-    /// critical sections; 0 leaves reversal out.
+    /// With how many of the nearest accesses of each class an access is tried when critical sections
+    /// are reversed. 0 turns reversal off.
     pub nearest: usize,
-    /// How many events may change their order in a schedule.
+    /// How many events a schedule may have in another order than the trace.
     pub longest_tail: usize,
-    /// How many pairs of accesses are looked at for pairs of places that have no race yet, for
-    /// each access of the trace.
+    /// How many pairs of accesses are tried, for each access of the trace, to find a race for pairs of
+    /// places that have none yet.
     pub pairs_per_access: usize,
-    /// How many steps the search for cycles of locks takes.
+    /// How many steps the search for cycles of locks may take.
     pub cycle_steps: usize,
 }
 
@@ -58,21 +59,22 @@ impl Default for Options {
     }
 }
 
-/// A trace made ready for any number of candidates.
+/// A trace, prepared for questions about any number of candidates.
 pub struct Linear<'m> {
     model: &'m Model<'m>,
     sections: CriticalSections,
     clocks: Clocks,
     accesses: Accesses,
-    /// For objects that are no locks, their events.
+    /// For every object that is not a lock, its events.
     object_events: Vec<Vec<EventIndex>>,
-    /// The clocks hold only what every schedule needs, nothing to be on the safe side.
+    /// Whether the clocks contain only what every schedule needs. Otherwise they are conservative.
     exact_clocks: bool,
-    /// For every thread how many of its events the rules of the model allow in the trace itself.
+    /// For every thread, how many of its events the rules of the model allow in the order of the
+    /// trace.
     limits: Vec<u32>,
 }
 
-/// A set of events and an order for them, in short form.
+/// A set of events with an order, in compact form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     ideal: Box<[u32]>,
@@ -81,7 +83,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether critical sections change places in it.
+    /// Whether some critical sections are not in the order of the trace.
     pub fn is_reordered(&self) -> bool {
         self.reordering.is_some()
     }
@@ -93,8 +95,9 @@ impl<'m> Linear<'m> {
         let clocks = Clocks::of(model, &sections);
         let mut object_events = vec![Vec::new(); model.trace.objects.len()];
         for (i, event) in model.trace.events.iter().enumerate() {
-            if let Some(object) = event.op.object()
-                && !is_lock_operation(event.op)
+            let effect = event.op.effect();
+            if let Some(object) = effect.object()
+                && !is_lock_operation(effect)
             {
                 object_events[object.index()].push(EventIndex::from_index(i));
             }
@@ -110,11 +113,11 @@ impl<'m> Linear<'m> {
                 .trace
                 .events
                 .iter()
-                .any(|event| is_approximated(event.op)),
+                .any(|event| is_approximated(event.op.effect())),
         }
     }
 
-    /// A schedule after which these conflicting accesses are next.
+    /// Looks for a schedule after which these conflicting accesses are next.
     pub fn race(
         &self,
         first: EventIndex,
@@ -132,8 +135,8 @@ impl<'m> Linear<'m> {
         })
     }
 
-    /// A schedule after which these acquisitions wait for each other in a cycle: each for a lock
-    /// that the thread of the next one holds, the first being the smallest.
+    /// Looks for a schedule after which these acquisitions wait for each other: each for a lock that
+    /// the thread of the next one holds. The first is the smallest event.
     pub fn lock_deadlock(&self, blocked: &[EventIndex], options: &Options) -> Option<Witness> {
         let plan = self.plan(blocked, options)?;
         let bug = Bug::LockDeadlock {
@@ -145,15 +148,15 @@ impl<'m> Linear<'m> {
         })
     }
 
-    /// Whether no schedule brings the threads of these events, which are different, to them all
-    /// at once: one of them is needed by another, or its locks are. `false` says nothing.
+    /// Whether there is provably no schedule after which these events, of different threads, are all
+    /// next: one of them needs another, or the locks do. `false` proves nothing.
     pub fn is_impossible(&self, events: &[EventIndex]) -> bool {
         let targets: Vec<_> = events.iter().map(|&event| self.target(event)).collect();
         let mut ideal = self.approaching(events);
         self.exact_clocks && self.close_needed(&mut ideal, &targets).is_err()
     }
 
-    /// Brings the threads of all targets, which are different, to them.
+    /// A plan after which these events, of different threads, are all next.
     fn plan(&self, targets: &[EventIndex], options: &Options) -> Option<Plan> {
         self.plan_in_order(targets)
             .or_else(|| self.plan_with_reversal(targets, options))
@@ -187,6 +190,7 @@ impl<'m> Linear<'m> {
             })
     }
 
+    /// What the events need, without locks.
     fn approaching(&self, events: &[EventIndex]) -> Vec<u32> {
         let mut ideal = vec![0; self.model.threads.len()];
         for &event in events {
@@ -195,7 +199,7 @@ impl<'m> Linear<'m> {
         ideal
     }
 
-    /// The plan as a list of all its events.
+    /// The events of the plan, in its order.
     pub fn schedule(&self, plan: &Plan) -> Vec<EventIndex> {
         let events = &self.model.trace.events;
         let from = plan
@@ -213,8 +217,8 @@ impl<'m> Linear<'m> {
     }
 }
 
-/// Follows the trace by the rules of the model. A thread whose next event they do not allow there
-/// (the recorded order of a failed lock and the release before it can be the wrong one) stops.
+/// Follows the trace by the rules of the model. A thread stops at an event that they do not allow
+/// there: the recorded order of a failed lock and the release before it, for example, can be wrong.
 fn limits(model: &Model) -> Vec<u32> {
     let all = || {
         model
@@ -227,9 +231,18 @@ fn limits(model: &Model) -> Vec<u32> {
         use ObjectKind::*;
         matches!(kind, Mutex | RecursiveMutex | ErrorCheckingMutex | SpinLock)
     };
-    let fails = |op| matches!(op, Op::FailedLock(_) | Op::FailedJoin(_));
+    let fails = |effect| {
+        matches!(
+            effect,
+            Effect::Lock(_, OnLock::FailedAcquire(_)) | Effect::Thread(OnThread::FailedJoin(_))
+        )
+    };
     if model.trace.objects.iter().all(|object| simple(object.kind))
-        && !model.trace.events.iter().any(|event| fails(event.op))
+        && !model
+            .trace
+            .events
+            .iter()
+            .any(|event| fails(event.op.effect()))
     {
         return all();
     }
@@ -243,7 +256,7 @@ fn limits(model: &Model) -> Vec<u32> {
         }
         steps.clear();
         model.steps(&state, event.thread, &mut steps);
-        // A signal woke the thread that was the first to leave its wait.
+        // A signal is taken to have woken the thread whose wait ended first.
         let step = steps
             .iter()
             .min_by_key(|step| step.wakes.and_then(|thread| model.next(&state, thread)));
@@ -258,18 +271,28 @@ fn limits(model: &Model) -> Vec<u32> {
     limits
 }
 
-/// Whether the clocks ask for more than every schedule needs.
-fn is_approximated(op: Op) -> bool {
-    let fails = matches!(
-        op,
-        Op::FailedLock(_) | Op::FailedReadLock(_) | Op::FailedJoin(_)
-    );
-    fails || op.object().is_some() && !is_lock_operation(op)
+/// Whether the clocks contain more for this operation than every schedule needs.
+fn is_approximated(effect: Effect) -> bool {
+    match effect {
+        Effect::Lock(_, act) => match act {
+            OnLock::FailedAcquire(_) => true,
+            OnLock::Acquire(_) | OnLock::Release => false,
+        },
+        Effect::Thread(act) => match act {
+            OnThread::FailedJoin(_) => true,
+            OnThread::Start
+            | OnThread::End
+            | OnThread::Fork(_)
+            | OnThread::Join(_)
+            | OnThread::Detach(_) => false,
+        },
+        Effect::Once(..) | Effect::Condition(..) | Effect::Barrier(..) | Effect::Semaphore(..) => {
+            true
+        }
+        Effect::Memory(_) | Effect::Local => false,
+    }
 }
 
-fn is_lock_operation(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Lock(_) | Op::ReadLock(_) | Op::FailedLock(_) | Op::FailedReadLock(_) | Op::Unlock(_)
-    )
+fn is_lock_operation(effect: Effect) -> bool {
+    matches!(effect, Effect::Lock(..))
 }

@@ -1,25 +1,25 @@
 //! All races of a trace: every access that races with an earlier one, and every pair of places.
 //!
-//! The accesses of a location fall into classes: same thread, same kind, same locks held, same
-//! allocated block. For two classes that can race, the accesses of the second are taken in order,
-//! and with each of them the first access of the first class that is not in the ideal of the pair.
-//! Ideals of later pairs hold those of earlier ones, so neither side ever goes back (SyncP, Mathur
-//! et al. 2021). The state is one ideal for each pair of classes of the one location at
-//! hand; RAPID's implementation of the idea keeps one cursor for each lock, thread, pair of
-//! threads and location of the trace at the same time.
+//! The accesses to a location are grouped into classes: same thread, same kind, same locks held, same
+//! allocated block. For two classes that can race, the accesses of the second are taken in order, each
+//! with the first access of the first class that is not in the ideal of the pair. Ideals of later
+//! pairs contain those of earlier ones, so neither side ever goes back (SyncP, Mathur et al. 2021).
+//! The state is one ideal for each pair of classes of the current location; RAPID's implementation of
+//! the idea keeps a cursor for each lock, thread, pair of threads and location of the trace at the
+//! same time.
 //!
-//! An access that stays without a race, and a pair of places too, is then tried with reversed
-//! critical sections, with the nearest earlier accesses of every class only. What is missed so is
+//! Accesses and pairs of places for which this finds no race are then tried with reversed critical
+//! sections, but only with the nearest earlier accesses of every class. What may have been missed is
 //! listed as open.
 
-use norns_model::location::{LocationId, Touch, TouchKind};
-use norns_trace::{EventIndex, PlaceId, ThreadId};
+use norns_model::location::LocationId;
+use norns_trace::{EventIndex, PlaceId, ThreadId, Touch, TouchKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::critical::LockSet;
 use super::{Linear, Options, Plan};
 
-/// One side of a race: a place in the program and what it does there.
+/// One side of a race: a place in the program and the kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Side {
     pub place: PlaceId,
@@ -38,7 +38,7 @@ pub struct FoundRace {
     pub plan: Plan,
 }
 
-/// Two sides that could race for all that is known here, and two accesses of theirs.
+/// Two sides that may race as far as this analysis knows, with an access of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenRace {
     pub sides: (Side, Side),
@@ -50,14 +50,14 @@ pub struct OpenRace {
 pub struct RaceReport {
     /// Every access that was found to race with an earlier one. Sorted.
     pub racy: Vec<EventIndex>,
-    /// For each of `racy` the earlier access.
+    /// For each of `racy`, the earlier access.
     pub partners: Vec<EventIndex>,
     /// One race for every pair of sides. Sorted by sides.
     pub races: Vec<FoundRace>,
-    /// Pairs of sides without a race, but not excluded by common locks or by what every schedule
-    /// keeps. Sorted by sides.
+    /// Pairs of sides for which no race was found, but which neither common locks nor orders that hold
+    /// in every schedule rule out. Sorted by sides.
     pub open: Vec<OpenRace>,
-    /// Accesses that may race with an earlier one, but were not found to. Sorted.
+    /// Accesses that may race with an earlier one, although no race was found. Sorted.
     pub open_events: Vec<EventIndex>,
 }
 
@@ -67,6 +67,7 @@ struct ClassKey {
     writes: bool,
     atomic: bool,
     locks: LockSet,
+    /// The allocation of the memory, if it was allocated.
     block: Option<EventIndex>,
 }
 
@@ -76,28 +77,30 @@ struct Class {
     events: Vec<EventIndex>,
 }
 
-/// How far the search has come for two classes.
+/// The progress of the search for two classes.
 struct Cursor {
+    /// The first class.
     class: usize,
+    /// The index of the next access of the first class.
     next: usize,
     ideal: Vec<u32>,
 }
 
 #[derive(Clone, Copy)]
 enum Closure {
-    /// What a schedule needs that keeps the order of sections: the result has one.
+    /// What a schedule needs that keeps the order of sections. The result has a schedule.
     KeepOrder,
-    /// What every schedule needs: beyond the result there is none.
+    /// What every schedule needs. If the closure fails, there is no schedule.
     Needed,
 }
 
-/// A pair of places is tried with so many more pairs of accesses than an access.
+/// For a pair of places, this many times more pairs of accesses are tried than for an access.
 const TRIES_PER_NEAREST: usize = 4;
 
 struct Search<'a, 'm> {
     linear: &'a Linear<'m>,
     options: &'a Options,
-    /// The later access and the earlier one.
+    /// From the later access to the earlier one.
     racy: FxHashMap<EventIndex, EventIndex>,
     open_events: FxHashSet<EventIndex>,
     found: FxHashMap<(Side, Side), FoundRace>,
@@ -122,9 +125,8 @@ impl Linear<'_> {
 }
 
 impl Linear<'_> {
-    /// Earlier accesses with which this one may race for all that is known here, the nearest
-    /// first, and whether these are all of them. Looks at no more than `most` accesses of each of
-    /// its locations.
+    /// Earlier accesses with which this one may race as far as this analysis knows, the nearest first,
+    /// and whether these are all. Considers at most `most` accesses of each of its locations.
     pub fn earlier_rivals(&self, second: EventIndex, most: usize) -> (Vec<EventIndex>, bool) {
         let model = self.model;
         let mut known = vec![0; model.threads.len()];
@@ -134,7 +136,7 @@ impl Linear<'_> {
         for location in model.locations.of_event(second).map(LocationId) {
             let accesses = self.accesses.of_location(location);
             let here = accesses.partition_point(|&event| event < second);
-            // Once an access of a thread is known to come first, so are the earlier ones.
+            // If an access of a thread must come before this one, so must the thread's earlier ones.
             let mut ordered = vec![false; model.threads.len()];
             ordered[model.thread_of(second).index()] = true;
             for (looked_at, &first) in accesses[..here].iter().rev().enumerate() {
@@ -248,8 +250,7 @@ impl Search<'_, '_> {
             && self.linear.sections.compatible(one.locks, other.locks)
     }
 
-    /// For each access of the second class one race with an earlier access, in the order of the
-    /// trace.
+    /// Finds, for each access of the second class, one race with an earlier access.
     fn racy_accesses(&mut self, classes: &[Class], second: usize, rivals: &[usize]) {
         let mut cursors: Vec<Cursor> = rivals.iter().map(|&class| self.cursor(class)).collect();
         for &event in &classes[second].events {
@@ -262,7 +263,7 @@ impl Search<'_, '_> {
                     self.advance(&mut cursors[i], events, event, Closure::KeepOrder)
                 {
                     self.note(first, event, &cursors[i].ideal);
-                    // The class that gave a race gives the next one too, most of the time.
+                    // The class that gave a race often gives the next one, too.
                     cursors.swap(0, i);
                     break;
                 }
@@ -278,7 +279,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// The first of the events that races with a later one, beyond what the cursor has seen.
+    /// The first of `firsts`, from the cursor on, that comes before `second` and whose ideal with it
+    /// can be closed.
     fn advance(
         &self,
         cursor: &mut Cursor,
@@ -313,13 +315,13 @@ impl Search<'_, '_> {
                 return Some(first);
             }
             if cursor.ideal[target.thread] <= target.position {
-                // A limit of the trace: no later ideal is within it.
+                // The ideal exceeds the limits of the trace, and so does every larger one.
                 cursor.next = firsts.len();
             }
         }
     }
 
-    /// One race for each pair of places of the two classes.
+    /// Finds one race for each pair of places of the two classes.
     fn racy_places(&mut self, first: &Class, second: &Class) {
         let firsts = self.by_side(first);
         let seconds = self.by_side(second);
@@ -344,6 +346,7 @@ impl Search<'_, '_> {
         }
     }
 
+    /// Looks for a race without reversing sections. Returns whether there is one.
     fn in_order(&mut self, firsts: &[EventIndex], seconds: &[EventIndex]) -> bool {
         let mut cursor = self.cursor(0);
         let found = seconds.iter().find_map(|&second| {
@@ -356,6 +359,7 @@ impl Search<'_, '_> {
         found.is_some()
     }
 
+    /// Looks for a race with reversed sections, and otherwise notes the pair as open.
     fn with_reversal(&mut self, firsts: &[EventIndex], seconds: &[EventIndex]) {
         let mut cursor = self.cursor(0);
         let mut tries = TRIES_PER_NEAREST * self.options.nearest;
@@ -383,6 +387,7 @@ impl Search<'_, '_> {
         }
     }
 
+    /// The accesses of the class, grouped by side.
     fn by_side(&self, class: &Class) -> Vec<(Side, Vec<EventIndex>)> {
         let mut sides: Vec<(Side, EventIndex)> = class
             .events
@@ -414,7 +419,7 @@ impl Search<'_, '_> {
         let linear = self.linear;
         let earlier = firsts.partition_point(|&first| first < second);
         let Some(earliest) = self.advance(cursor, firsts, second, Closure::Needed) else {
-            // Only exact clocks say that there is no such race.
+            // Only exact clocks prove that there is no such race.
             if !linear.exact_clocks && earlier > 0 {
                 self.open_events.insert(second);
             }

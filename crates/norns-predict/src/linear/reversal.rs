@@ -1,26 +1,28 @@
-//! A schedule for an ideal in which some critical sections change places.
+//! A schedule for an ideal in which some critical sections are not in the order of the trace.
 //!
-//! A section that is open at the end of the schedule must come after all the others of its lock.
-//! Where the trace has it before one of them, it is held back, and with it all that needs it. The
-//! events before the first one that is held back keep the order of the trace; the rest are taken
+//! A section that is open at the end of the schedule has to come after all other sections of its
+//! lock. If the trace has it before one of them, it is delayed, and with it everything that needs
+//! it. The events before the first delayed one keep the order of the trace; the others are scheduled
 //! one by one, always the earliest in the trace that can happen now:
 //!
-//! - a lock must be free, and an acquisition that stays open waits for the others of its lock;
+//! - an acquisition waits until the lock is free, and one that stays open waits for all other
+//!   sections of its lock;
 //! - in the faithful meaning a read waits for its write, and a write waits for all reads of the
-//!   value that it replaces;
-//! - semaphores, barriers, conditions and `once` keep their order in the trace.
+//!   value that it overwrites;
+//! - operations on semaphores, barriers, conditions and `once` keep their order in the trace.
 //!
-//! There is no way back from a choice, so a schedule may be missed; one that is found is legal. OSR
-//! (Shi et al. 2024) stops at an acyclic graph of orders, which is not always one.
+//! There is no backtracking, so a schedule may be missed; one that is found is legal. OSR (Shi et al.
+//! 2024) is content with an acyclic graph of orders, which does not always have a legal schedule.
 
 use norns_model::Meaning;
-use norns_model::location::{LocationId, Touch};
-use norns_trace::{EventIndex, ObjectId, Op, ThreadId};
+use norns_model::location::LocationId;
+use norns_trace::effect::{OnLock, OnThread};
+use norns_trace::{Effect, EventIndex, Mode, ObjectId, ObjectKind, ThreadId};
 use rustc_hash::FxHashMap;
 
 use super::Linear;
 use super::accesses::{reads, writes};
-use super::critical::Section;
+use super::critical::{Section, excludes};
 
 /// The order of an ideal: its events before `from` as in the trace, then `tail`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +31,11 @@ pub struct Reordering {
     pub tail: Vec<EventIndex>,
 }
 
+/// A lock that a thread holds.
 struct Held {
     thread: usize,
     lock: ObjectId,
-    exclusive: bool,
+    mode: Mode,
     depth: u32,
 }
 
@@ -40,16 +43,19 @@ struct Scheduler<'a, 't> {
     linear: &'a Linear<'t>,
     ideal: &'a [u32],
     from: EventIndex,
+    /// For every thread, how many of its events are scheduled.
     done: Vec<u32>,
     held: Vec<Held>,
-    /// Sections that are still open when the ideal is done.
+    /// The sections that are still open at the end of the schedule.
     open: Vec<Section>,
+    /// The last scheduled write of the locations looked at so far.
     writers: FxHashMap<LocationId, Option<EventIndex>>,
     tail: Vec<EventIndex>,
 }
 
 impl Linear<'_> {
-    /// Orders the ideal, with at most so many events in another order than in the trace.
+    /// Orders the ideal. `None` if no order is found, or if more than `most` events would not be in
+    /// the order of the trace.
     pub fn reorder(&self, ideal: &[u32], most: usize) -> Option<Reordering> {
         let open: Vec<Section> = (0..ideal.len())
             .flat_map(|thread| self.open_sections(ideal, thread))
@@ -90,13 +96,11 @@ impl Linear<'_> {
         let mut held = Vec::new();
         for thread in 0..ideal.len() {
             for section in self.open_sections(&done, thread) {
-                let Section {
-                    lock, exclusive, ..
-                } = section;
+                let Section { lock, mode, .. } = section;
                 held.push(Held {
                     thread,
                     lock,
-                    exclusive,
+                    mode,
                     depth: 1,
                 });
             }
@@ -144,36 +148,32 @@ impl Scheduler<'_, '_> {
         {
             return false;
         }
-        match model.op(event) {
-            Op::Lock(lock) => self.can_acquire(event, thread, lock, true),
-            Op::ReadLock(lock) => self.can_acquire(event, thread, lock, false),
-            Op::FailedLock(lock) => self.held.iter().any(|held| held.lock == lock),
-            Op::FailedReadLock(lock) => self
-                .held
-                .iter()
-                .any(|held| held.lock == lock && held.exclusive),
-            Op::Unlock(_) => true,
-            op => match op.object() {
-                Some(object) => self.object_in_order(event, object),
-                None => model.meaning != Meaning::Faithful || self.memory_allows(event),
+        match model.op(event).effect() {
+            Effect::Lock(lock, act) => match act {
+                OnLock::Acquire(mode) => self.can_acquire(event, thread, lock, mode),
+                OnLock::FailedAcquire(mode) => {
+                    let mut holds = self.held.iter().filter(|held| held.lock == lock);
+                    holds.any(|held| excludes(held.mode, mode))
+                }
+                OnLock::Release => true,
             },
+            Effect::Once(object, _)
+            | Effect::Condition(object, _)
+            | Effect::Barrier(object, _)
+            | Effect::Semaphore(object, _) => self.object_in_order(event, object),
+            Effect::Memory(_) => model.meaning != Meaning::Faithful || self.memory_allows(event),
+            Effect::Thread(_) | Effect::Local => true,
         }
     }
 
-    fn can_acquire(
-        &self,
-        event: EventIndex,
-        thread: usize,
-        lock: ObjectId,
-        exclusive: bool,
-    ) -> bool {
+    fn can_acquire(&self, event: EventIndex, thread: usize, lock: ObjectId, mode: Mode) -> bool {
         let mut holders = self.held.iter().filter(|held| held.lock == lock);
         if holders.clone().any(|held| held.thread == thread) {
             return true;
         }
-        let stays = self.open.iter().find(|section| section.acquired == event);
-        !holders.any(|held| held.exclusive || exclusive)
-            && stays.is_none_or(|section| {
+        let stays_open = self.open.iter().find(|section| section.acquired == event);
+        !holders.any(|held| excludes(held.mode, mode))
+            && stays_open.is_none_or(|section| {
                 let (linear, ideal) = (self.linear, self.ideal);
                 linear
                     .sections
@@ -181,6 +181,7 @@ impl Scheduler<'_, '_> {
             })
     }
 
+    /// Whether the previous operation on the object, as far as it is in the ideal, is scheduled.
     fn object_in_order(&self, event: EventIndex, object: ObjectId) -> bool {
         let events = &self.linear.object_events[object.index()];
         let here = events.partition_point(|&other| other < event);
@@ -191,6 +192,8 @@ impl Scheduler<'_, '_> {
         before.is_none_or(|&other| self.is_done(other))
     }
 
+    /// Whether the event reads what it read in the trace, and overwrites nothing that another event
+    /// must still read.
     fn memory_allows(&mut self, event: EventIndex) -> bool {
         let model = self.linear.model;
         for (location, writer) in model.must_see(event) {
@@ -206,11 +209,11 @@ impl Scheduler<'_, '_> {
                 None => 0,
             };
             for &other in &accesses[after..] {
-                let waits = other != event
+                let is_missing = other != event
                     && reads(model, other)
                     && self.in_ideal(other)
                     && !self.is_done(other);
-                if waits {
+                if is_missing {
                     return false;
                 }
                 if writes(model, other) {
@@ -221,7 +224,7 @@ impl Scheduler<'_, '_> {
         true
     }
 
-    /// The last write to the location so far.
+    /// The last scheduled write to the location.
     fn writer(&mut self, location: LocationId) -> Option<EventIndex> {
         if let Some(&writer) = self.writers.get(&location) {
             return writer;
@@ -250,22 +253,20 @@ impl Scheduler<'_, '_> {
 
     fn take(&mut self, event: EventIndex, thread: usize) {
         let model = self.linear.model;
-        let op = model.op(event);
-        match op {
-            Op::Lock(lock) | Op::ReadLock(lock) => {
-                let exclusive = matches!(op, Op::Lock(_));
+        match model.op(event).effect() {
+            Effect::Lock(lock, OnLock::Acquire(mode)) => {
                 let own = |held: &&mut Held| held.lock == lock && held.thread == thread;
                 match self.held.iter_mut().find(own) {
                     Some(held) => held.depth += 1,
                     None => self.held.push(Held {
                         thread,
                         lock,
-                        exclusive,
+                        mode,
                         depth: 1,
                     }),
                 }
             }
-            Op::Unlock(lock) => {
+            Effect::Lock(lock, OnLock::Release) => {
                 let own = |held: &Held| held.lock == lock && held.thread == thread;
                 if let Some(i) = self.held.iter().position(own) {
                     self.held[i].depth -= 1;
@@ -274,17 +275,23 @@ impl Scheduler<'_, '_> {
                     }
                 }
             }
-            Op::End => self.held.retain(|held| {
-                held.thread != thread
-                    || model.kind(held.lock) != norns_trace::ObjectKind::RobustMutex
+            Effect::Thread(OnThread::End) => self.held.retain(|held| {
+                held.thread != thread || model.kind(held.lock) != ObjectKind::RobustMutex
             }),
-            _ => {
-                if model.meaning == Meaning::Faithful && Touch::of(op).is_some() {
+            Effect::Memory(_) => {
+                if model.meaning == Meaning::Faithful {
                     for location in model.written_locations(event) {
                         self.writers.insert(location, Some(event));
                     }
                 }
             }
+            Effect::Lock(_, OnLock::FailedAcquire(_))
+            | Effect::Thread(_)
+            | Effect::Once(..)
+            | Effect::Condition(..)
+            | Effect::Barrier(..)
+            | Effect::Semaphore(..)
+            | Effect::Local => {}
         }
         self.done[thread] += 1;
         self.tail.push(event);

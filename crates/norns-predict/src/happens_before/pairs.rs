@@ -1,15 +1,15 @@
-//! Which pairs of accesses the recorded run itself leaves unordered, as the memory model of C has it.
+//! Pairs of accesses that the recorded run leaves unordered according to the memory model of C.
 //!
-//! Such a pair is a race whatever values say: a detector shows it in this very order.
+//! Such a pair is a race whatever the values are: a detector reports it in the recorded order.
 
 use norns_model::Model;
 use norns_trace::EventIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::happens_before::{Clock, HappensBefore, Rules};
+use super::{Clock, HappensBefore, Rules};
 
-/// Of these pairs, the earlier event first, those that nothing orders.
-pub fn unordered(
+/// Those of the pairs (the earlier event first) that nothing orders.
+pub fn unordered_pairs(
     model: &Model,
     pairs: &FxHashSet<(EventIndex, EventIndex)>,
 ) -> FxHashSet<(EventIndex, EventIndex)> {
@@ -18,7 +18,7 @@ pub fn unordered(
     let mut clocks: FxHashMap<EventIndex, Clock> = FxHashMap::default();
     for (i, event) in model.trace.events.iter().enumerate() {
         let here = EventIndex::from_index(i);
-        // Before an atomic access has learned anything: so does a detector look at it.
+        // A detector looks at an atomic access before that acquires anything.
         if wanted.contains(&here) {
             clocks.insert(here, before.clock(event.thread.index()).clone());
         }

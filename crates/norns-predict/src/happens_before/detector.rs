@@ -1,19 +1,19 @@
-//! Races by happens-before alone: accesses that no synchronisation of the trace orders.
+//! A happens-before detector: accesses that no synchronisation of the trace orders.
 //!
 //! Vector clocks as in DJIT+ (Pozniansky and Schuster 2003), with the last access of each thread
 //! to each location. Like every detector of this kind it follows the order in which locks were
-//! taken, so it misses what another order would show, and after the first race of a location it
-//! may name accesses that no schedule brings together: this is a quick look and a yardstick, not
-//! a prediction. Locks, forks and joins, and all other objects order as they are used; atomic
+//! acquired, so it misses what another order would show, and after the first race of a location it
+//! may report accesses that no schedule brings together. It is a yardstick for benchmarks, not a
+//! prediction. Locks, forks and joins, and all other objects order as they are used; atomic
 //! operations order from write to read.
 
 use norns_model::Model;
-use norns_model::location::{LocationId, Touch, TouchKind};
-use norns_trace::EventIndex;
+use norns_model::location::LocationId;
+use norns_trace::{EventIndex, Touch, TouchKind};
 
-use crate::happens_before::{HappensBefore, Rules};
+use super::{HappensBefore, Rules};
 
-/// Every access that is not ordered after some earlier conflicting one. Sorted.
+/// Every access that is not ordered after some earlier conflicting one, in the order of the trace.
 pub fn unordered_accesses(model: &Model) -> Vec<EventIndex> {
     let mut before = HappensBefore::new(model, Rules::Everything);
     let mut last = LastAccesses::new(model);
@@ -33,17 +33,20 @@ pub fn unordered_accesses(model: &Model) -> Vec<EventIndex> {
     racy
 }
 
-struct LastAccesses<'m> {
-    model: &'m Model<'m>,
-    /// Of every location, for each thread how far it was at its last plain write, plain read,
-    /// atomic write and atomic read; empty before the first access.
-    last: Vec<Box<[[u32; 4]]>>,
+/// The entry of a thread in its own clock at its last access of each kind; 0 before the first.
+#[derive(Clone, Copy, Default)]
+struct LastAccess {
+    plain_write: u32,
+    plain_read: u32,
+    atomic_write: u32,
+    atomic_read: u32,
 }
 
-const PLAIN_WRITE: usize = 0;
-const PLAIN_READ: usize = 1;
-const ATOMIC_WRITE: usize = 2;
-const ATOMIC_READ: usize = 3;
+struct LastAccesses<'m> {
+    model: &'m Model<'m>,
+    /// For every location and thread; empty before the first access to the location.
+    last: Vec<Box<[LastAccess]>>,
+}
 
 impl<'m> LastAccesses<'m> {
     fn new(model: &'m Model<'m>) -> Self {
@@ -53,7 +56,7 @@ impl<'m> LastAccesses<'m> {
         }
     }
 
-    /// Takes in an access; whether some conflicting one before it is not ordered before it.
+    /// Adds an access. Returns whether an earlier conflicting one is not ordered before it.
     fn is_unordered(
         &mut self,
         event: EventIndex,
@@ -62,34 +65,32 @@ impl<'m> LastAccesses<'m> {
         clock: &[u32],
     ) -> bool {
         let atomic = touch.kind == TouchKind::Atomic;
+        let locations = &self.model.locations;
         let mut racy = false;
-        for location in self.model.locations.of_event(event) {
-            if !self
-                .model
-                .locations
-                .is_shared_and_written(LocationId(location))
-            {
+        for location in locations.of_event(event) {
+            if !locations.is_shared_and_written(LocationId(location)) {
                 continue;
             }
             let last = &mut self.last[location as usize];
             if last.is_empty() {
-                *last = vec![[0; 4]; clock.len()].into_boxed_slice();
+                *last = vec![LastAccess::default(); clock.len()].into_boxed_slice();
             }
             for (other, (known, accesses)) in clock.iter().zip(last.iter()).enumerate() {
-                let unordered = |kind: usize| accesses[kind] > *known;
+                let unordered = |access: u32| access > *known;
                 racy |= other != thread
-                    && (unordered(PLAIN_WRITE)
-                        || touch.writes && unordered(PLAIN_READ)
-                        || !atomic && unordered(ATOMIC_WRITE)
-                        || !atomic && touch.writes && unordered(ATOMIC_READ));
+                    && (unordered(accesses.plain_write)
+                        || touch.writes && unordered(accesses.plain_read)
+                        || !atomic && unordered(accesses.atomic_write)
+                        || !atomic && touch.writes && unordered(accesses.atomic_read));
             }
-            let kind = match (atomic, touch.writes) {
-                (false, true) => PLAIN_WRITE,
-                (false, false) => PLAIN_READ,
-                (true, true) => ATOMIC_WRITE,
-                (true, false) => ATOMIC_READ,
+            let own = &mut last[thread];
+            let access = match (atomic, touch.writes) {
+                (false, true) => &mut own.plain_write,
+                (false, false) => &mut own.plain_read,
+                (true, true) => &mut own.atomic_write,
+                (true, false) => &mut own.atomic_read,
             };
-            last[thread][kind] = clock[thread];
+            *access = clock[thread];
         }
         racy
     }

@@ -16,8 +16,6 @@
 //! nothing ends only those are refuted that were found: the search for them may be incomplete, and
 //! says so.
 
-mod happens_before;
-
 use std::collections::BTreeMap;
 
 use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
@@ -25,6 +23,7 @@ use norns_trace::{EventIndex, Trace};
 
 use crate::candidate::{Accesses, Filtered, is_ruled_out, lock_cycles};
 use crate::exact::index::Index;
+use crate::happens_before::unordered_pairs;
 use crate::linear::Side;
 use crate::order::{Engine as Solver, Outcome, too_long};
 use crate::stage::{Options, Prediction, sides};
@@ -89,7 +88,7 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
         }
     }
     let pairs = refuted.iter().flat_map(|(_, pairs)| pairs).copied();
-    let unordered = happens_before::unordered(&model, &pairs.collect());
+    let unordered = unordered_pairs(&model, &pairs.collect());
     for (witness, pairs) in refuted {
         let sifted = if pairs.iter().any(|pair| unordered.contains(pair)) {
             Sifted::Open
