@@ -1,13 +1,12 @@
 //! The bugs that a state shows: races, cycles of locks, and waits that nothing can end.
 //!
-//! A wait that nothing can end is shown by a closed set of blocked threads: what would unblock
-//! one of them can only be done by others of the set, or by nobody. A closed set stays closed,
-//! so every such bug is still there when no thread can step any more; reported are the minimal
-//! ones. A cycle of locks is a closed set too, but has a name of its own.
+//! A wait that nothing can end is shown by a closed set of blocked threads: only threads of the
+//! set could do what would unblock one of them. A closed set stays closed, so every such bug is
+//! still visible in a state in which no thread can step; the minimal closed sets are reported. A
+//! cycle of locks is a closed set as well, but is reported as a lock deadlock.
 //!
-//! Threads that have left the trace (`Readiness::Diverged`) are given the benefit of the doubt
-//! for what the trace shows that they would do, and so is a thread whose end is not in the trace
-//! for the locks that it still holds.
+//! A thread that has left the trace (`Readiness::Diverged`) is assumed to still do what it does in
+//! the trace, and a thread whose end is not in the trace to release the locks that it holds.
 
 use std::collections::BTreeSet;
 
@@ -18,19 +17,19 @@ use crate::model::Model;
 use crate::state::{OnceState, State};
 use crate::step::Readiness;
 
-/// Sets of this many blocked threads and more are searched for one closed set only, since their
-/// subsets are too many to list.
+/// The subsets of at most this many blocked threads are enumerated to find the minimal closed
+/// ones. Of more threads only the largest closed set is reported.
 const MOST_LISTED: usize = 14;
 
-/// What could unblock a blocked thread. One bit a thread.
+/// What keeps a blocked thread blocked.
 enum Unblocking {
-    /// Blocked as long as one of these is.
+    /// Blocked as long as at least one of these threads is: each holds something against it.
     AnyOf(Vec<ThreadId>),
-    /// Blocked as long as all of these are.
+    /// Blocked as long as all of these threads are: any of them could let it go on.
     AllOf(Vec<ThreadId>),
-    /// Blocked as long as fewer than `missing` of these are not.
+    /// Blocked as long as fewer than `than` of these threads can still act.
     Fewer { than: usize, of: Vec<ThreadId> },
-    /// Blocked for ever.
+    /// Nothing can unblock it.
     Nothing,
 }
 

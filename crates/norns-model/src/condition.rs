@@ -3,9 +3,9 @@
 //! Carril (2017), section 4.3.2, gives each wait to the nearest earlier signal, since its wait
 //! events stand for loops that may not have waited at all. Our `Wait` is one that really slept:
 //! it was in the queue from its `Unlock` on, and what woke it happened in between. A signal wakes
-//! one waiter, a broadcast all that are there. Signals go to the waiter that wakes first, which
-//! explains as many waits as any matching does. A wait that stays without a waker woke
-//! spuriously, or its waker is not in the trace.
+//! one waiter, a broadcast all of the queue. A signal is matched with the queued waiter whose
+//! `Wait` comes first in the trace; no other matching explains more waits. A wait without a waker
+//! woke spuriously, or its waker is not in the trace.
 
 use norns_trace::effect::OnCondition;
 use norns_trace::{Effect, EventIndex, ObjectId, Op, Trace};

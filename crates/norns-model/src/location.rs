@@ -86,8 +86,8 @@ impl Locations {
         self.uses.is_empty()
     }
 
-    /// Accessed by more than one thread, and written by one of them at least: only here can a
-    /// race be, or a read see another write than it saw.
+    /// Whether more than one thread accesses the location and at least one writes it. Only such a
+    /// location can have a race, or a read that sees another write than in the trace.
     pub fn is_shared_and_written(&self, location: LocationId) -> bool {
         let use_ = self.uses[location.0 as usize];
         use_.shared && use_.written

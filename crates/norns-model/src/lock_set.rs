@@ -12,22 +12,31 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockSetId(pub u32);
 
-/// Sorted; no lock twice, the stronger mode counts.
+/// The locks that a thread holds, sorted by lock, each once and in the strongest mode in which it is
+/// held.
 pub type LockSet = Vec<(ObjectId, Mode)>;
 
 pub struct LockSets {
     sets: Vec<LockSet>,
     of_event: Vec<LockSetId>,
     at_end: Vec<LockSetId>,
-    /// For an acquisition of a lock that the thread does not hold yet: the event that gives it
-    /// up for good, if there is one.
+    /// For the acquisition of a lock that the thread did not hold: the event that releases its
+    /// last level, if there is one.
     releases: FxHashMap<EventIndex, Option<EventIndex>>,
-    /// For an acquisition of a lock that is held already: the acquisition that began it.
+    /// For the acquisition of a lock that the thread held already: the outermost acquisition.
     outermost: FxHashMap<EventIndex, EventIndex>,
 }
 
-/// What one thread holds: the lock, the mode, the levels, the event that began it.
-type Held = Vec<(ObjectId, Mode, u32, EventIndex)>;
+/// A lock that a thread holds.
+#[derive(Clone)]
+struct Held {
+    lock: ObjectId,
+    mode: Mode,
+    /// How many times the thread has acquired the lock and not released it.
+    levels: u32,
+    /// The outermost acquisition.
+    acquired: EventIndex,
+}
 
 impl LockSets {
     pub fn of(trace: &Trace) -> LockSets {
@@ -40,7 +49,7 @@ impl LockSets {
             outermost: FxHashMap::default(),
         };
         known.insert(Vec::new(), LockSetId(0));
-        let mut held: Vec<Held> = vec![Vec::new(); trace.threads.len()];
+        let mut held: Vec<Vec<Held>> = vec![Vec::new(); trace.threads.len()];
         let mut current = vec![LockSetId(0); trace.threads.len()];
         for (i, event) in trace.events.iter().enumerate() {
             let thread = event.thread.index();
@@ -55,7 +64,10 @@ impl LockSets {
                 OnLock::FailedAcquire(_) => false,
             };
             if changed {
-                let mut set: LockSet = held[thread].iter().map(|hold| (hold.0, hold.1)).collect();
+                let mut set: LockSet = held[thread]
+                    .iter()
+                    .map(|held| (held.lock, held.mode))
+                    .collect();
                 set.sort_unstable();
                 current[thread] = *known.entry(set).or_insert_with_key(|set| {
                     sets.sets.push(set.clone());
@@ -67,12 +79,12 @@ impl LockSets {
         sets
     }
 
-    /// What the thread holds just before the event.
+    /// The locks that the thread of the event holds just before it.
     pub fn before(&self, event: EventIndex) -> LockSetId {
         self.of_event[event.index()]
     }
 
-    /// What the thread holds after its last event.
+    /// The locks that the thread holds after its last event.
     pub fn at_end(&self, thread: ThreadId) -> LockSetId {
         self.at_end[thread.index()]
     }
@@ -91,8 +103,8 @@ impl LockSets {
         })
     }
 
-    /// The event that gives up what this acquisition acquired; `None` when the lock is never
-    /// given up, or was held before.
+    /// The event after which the thread no longer holds what this acquisition acquired; `None`
+    /// when there is none, or the thread held the lock before.
     pub fn release_of(&self, acquisition: EventIndex) -> Option<EventIndex> {
         self.releases.get(&acquisition).copied().flatten()
     }
@@ -105,29 +117,42 @@ impl LockSets {
             .unwrap_or(acquisition)
     }
 
-    fn acquire(&mut self, held: &mut Held, lock: ObjectId, mode: Mode, here: EventIndex) -> bool {
-        if let Some(hold) = held.iter_mut().find(|hold| hold.0 == lock) {
-            hold.2 += 1;
-            self.outermost.insert(here, hold.3);
-            let stronger = mode > hold.1;
-            hold.1 = hold.1.max(mode);
+    /// Whether the lock set changes.
+    fn acquire(
+        &mut self,
+        all: &mut Vec<Held>,
+        lock: ObjectId,
+        mode: Mode,
+        here: EventIndex,
+    ) -> bool {
+        if let Some(held) = all.iter_mut().find(|held| held.lock == lock) {
+            held.levels += 1;
+            self.outermost.insert(here, held.acquired);
+            let stronger = mode > held.mode;
+            held.mode = held.mode.max(mode);
             return stronger;
         }
-        held.push((lock, mode, 1, here));
+        all.push(Held {
+            lock,
+            mode,
+            levels: 1,
+            acquired: here,
+        });
         self.releases.insert(here, None);
         true
     }
 
-    fn release(&mut self, held: &mut Held, lock: ObjectId, here: EventIndex) -> bool {
-        let Some(at) = held.iter().position(|hold| hold.0 == lock) else {
+    /// Whether the lock set changes.
+    fn release(&mut self, all: &mut Vec<Held>, lock: ObjectId, here: EventIndex) -> bool {
+        let Some(at) = all.iter().position(|held| held.lock == lock) else {
             return false;
         };
-        held[at].2 -= 1;
-        if held[at].2 > 0 {
+        all[at].levels -= 1;
+        if all[at].levels > 0 {
             return false;
         }
-        let (.., began) = held.remove(at);
-        self.releases.insert(began, Some(here));
+        let released = all.remove(at);
+        self.releases.insert(released.acquired, Some(here));
         true
     }
 }

@@ -27,17 +27,19 @@ pub struct Model<'t> {
     pub meaning: Meaning,
     /// For every thread its events in order.
     pub threads: Vec<Vec<EventIndex>>,
-    /// For every event its place in its thread.
+    /// For every event its index within its thread, from 0.
     pub position: Vec<u32>,
     pub lifetimes: Lifetimes,
     pub locations: Locations,
-    /// Sorted by the later event; `(later, earlier)`, of different threads.
+    /// Direct orders `(later, earlier)` between events of different threads that every schedule
+    /// keeps; sorted, without duplicates.
     after: Vec<(EventIndex, EventIndex)>,
-    /// For objects that are barriers the count, for semaphores the first value.
+    /// By object: the count of a barrier, the first value of a semaphore, otherwise 0.
     pub(crate) number: Vec<i64>,
+    /// By event: whether it is a wait that woke without a signal.
     pub(crate) spurious: Vec<bool>,
-    /// In the faithful meaning, for every event that reads: where its writers begin in `writers`,
-    /// one for each of its locations.
+    /// In the faithful meaning, for every event that reads: the index in `writers` of the write
+    /// that its first location was read from. Those of its other locations follow.
     reads_from: FxHashMap<EventIndex, u32>,
     writers: Vec<Option<EventIndex>>,
 }
@@ -93,7 +95,8 @@ impl<'t> Model<'t> {
         (0..self.threads.len()).map(ThreadId::from_index)
     }
 
-    /// The events of other threads that stand before this one in every schedule, as direct edges.
+    /// The events of other threads that must be executed before this one in every schedule, as
+    /// far as they are direct orders of the model.
     pub fn needed_before(&self, event: EventIndex) -> impl Iterator<Item = EventIndex> {
         let from = self.after.partition_point(|&(later, _)| later < event);
         self.after[from..]
@@ -107,7 +110,8 @@ impl<'t> Model<'t> {
         &self.after
     }
 
-    /// Whether a woken thread could be told from a signalled one: this wait needs a signal.
+    /// Whether this wait ends only by a signal or broadcast. One that woke spuriously in the trace
+    /// may do so in any schedule.
     pub fn wait_needs_signal(&self, wait: EventIndex) -> bool {
         !self.spurious[wait.index()]
     }
@@ -125,8 +129,8 @@ impl<'t> Model<'t> {
             .filter(|&location| self.locations.is_shared_and_written(location))
     }
 
-    /// In the faithful meaning, what each shared location that the event reads must have been
-    /// written by last; `None` is the initial value. Nothing in the optimistic meaning.
+    /// In the faithful meaning, the write that each shared location read by the event must have
+    /// been written by last; `None` is the initial value. Empty in the optimistic meaning.
     pub fn must_see(
         &self,
         event: EventIndex,
@@ -202,7 +206,8 @@ impl<'t> Model<'t> {
     }
 }
 
-/// For barriers the count, for semaphores the first value; see the head of this file.
+/// The count of every barrier and the first value of every semaphore: from its initialisation, or
+/// the smallest with which the trace is possible.
 fn numbers(trace: &Trace) -> Vec<i64> {
     let mut number = vec![None; trace.objects.len()];
     let mut level = vec![0i64; trace.objects.len()];

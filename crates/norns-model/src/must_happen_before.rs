@@ -4,7 +4,7 @@
 //! locks, extended to what the model guarantees beyond it:
 //!
 //! - fork, join, allocation and reuse of memory (`Model::needed_before`);
-//! - the end of an initialiser before everybody who passes it;
+//! - the end of an initialiser before every event that passes it;
 //! - at a barrier that never has more users than its count: all entries of a round before all
 //!   exits of it;
 //! - posts and signals where they all come from one thread: the n-th wait of a thread on a
@@ -23,8 +23,8 @@ use crate::model::Model;
 pub struct MustHappenBefore {
     /// Direct edges between threads, `(later, earlier)`, sorted.
     edges: Vec<(EventIndex, EventIndex)>,
-    /// For every thread the positions at which what it knows of others grows, ascending, and how
-    /// far it knows each thread to be from there on.
+    /// By thread: the positions, ascending, at which it gets to know more of the others, each with
+    /// the number of events of every thread that are certainly executed from there on.
     clocks: Vec<Vec<(u32, Box<[u32]>)>>,
 }
 

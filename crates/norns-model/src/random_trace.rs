@@ -1,13 +1,15 @@
 //! Small random traces, for tests: a legal run of random threads.
 //!
-//! The generator keeps its own simple account of what is held, and lets a random thread do
-//! something random that it can do. The same seed gives the same trace.
+//! The generator simulates the objects in a simple way of its own and, again and again, lets a
+//! random thread do something random that is possible. The same seed gives the same trace.
 
 use norns_random::Random;
 use norns_trace::{
     Access, AtomicKind, Event, MemoryOrder, Object, ObjectId, ObjectKind, Op, Place, PlaceId,
     Thread, ThreadId, Trace,
 };
+
+use crate::state::OnceState;
 
 /// What a random trace is made of.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +45,7 @@ struct Generator {
     /// Held locks of each thread: the lock, and whether for writing.
     held: Vec<Vec<(usize, bool)>>,
     semaphore: u32,
-    /// 0 idle, 1 running, 2 done.
-    once: (u8, usize),
+    once: OnceState,
     allocated: bool,
 }
 
@@ -62,7 +63,7 @@ pub fn random_trace(seed: u64, shape: Shape) -> Trace {
         modes: vec![Mode::Running; shape.threads],
         held: vec![Vec::new(); shape.threads],
         semaphore: 0,
-        once: (0, 0),
+        once: OnceState::Idle,
         allocated: false,
     };
     generator.set_up();
@@ -357,7 +358,7 @@ impl Generator {
             self.push(thread, Op::Join(ThreadId::from_index(child)));
         } else if self.random.below(2) == 0 && thread > 0 {
             if !self.shape.plain {
-                if self.once == (1, thread) {
+                if self.once == OnceState::RunBy(ThreadId::from_index(thread)) {
                     return;
                 }
                 self.push(thread, Op::End);
@@ -421,16 +422,17 @@ impl Generator {
 
     fn call_once(&mut self, thread: usize) {
         match self.once {
-            (0, _) => {
+            OnceState::Idle => {
                 self.push(thread, Op::OnceBegin(self.extra(3)));
-                self.once = (1, thread);
+                self.once = OnceState::RunBy(ThreadId::from_index(thread));
             }
-            (1, runner) if runner == thread => {
-                self.push(thread, Op::OnceEnd(self.extra(3)));
-                self.once = (2, thread);
+            OnceState::RunBy(runner) => {
+                if runner.index() == thread {
+                    self.push(thread, Op::OnceEnd(self.extra(3)));
+                    self.once = OnceState::Done;
+                }
             }
-            (2, _) => self.push(thread, Op::OncePass(self.extra(3))),
-            _ => {}
+            OnceState::Done => self.push(thread, Op::OncePass(self.extra(3))),
         }
     }
 

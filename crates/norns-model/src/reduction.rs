@@ -17,13 +17,13 @@ use crate::location::{Touch, TouchKind};
 use crate::model::Model;
 use crate::segment::Segments;
 
-/// The accesses of one place, kind and block in a segment: none lies within another, so that both
-/// ends grow together.
+/// The byte ranges of the accesses of one place, kind and block in a segment, by their start. No
+/// range lies within another, so their ends are in the same order as their starts.
 #[derive(Default)]
 struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Adds a range unless one is around it; false when one is.
+    /// Adds a range and returns true, unless a known range covers it.
     fn add(&mut self, from: u64, to: u64) -> bool {
         let before = self.0.range(..=from).next_back();
         if before.is_some_and(|(_, &end)| to <= end) {

@@ -1,11 +1,11 @@
 //! A state of the model: thread positions and the objects that they use.
 //!
-//! Locks, semaphores and `once` follow from the positions; they are kept ready so that a step
-//! costs little. What does not follow is who is woken, who is through a barrier, and, in the
-//! faithful meaning, who wrote last: together with the positions these are the `Key`, and two
-//! states with the same key are the same state.
+//! The states of locks, semaphores and `once` follow from the positions and are kept so that a
+//! step need not recompute them. What does not follow is which sleeping threads were woken, which
+//! threads have passed a barrier, and, in the faithful meaning, the last writer of each location:
+//! together with the positions these make the `Key`, and two states with equal keys are equal.
 //!
-//! Every change goes through a trail, so a search can step back.
+//! Every change is noted on a trail, so that a search can step back.
 
 use norns_trace::{EventIndex, ObjectId, ThreadId};
 
@@ -35,11 +35,11 @@ pub struct State {
     pub(crate) holds: Vec<Hold>,
     pub(crate) values: Vec<i64>,
     pub(crate) onces: Vec<OnceState>,
-    /// Of every barrier, who waits in the round that is not full yet. Sorted.
+    /// By object: the threads that wait in a barrier's round that is not full yet, sorted.
     pub(crate) arrived: Vec<Vec<ThreadId>>,
-    /// Of every condition, who sleeps and was not woken. Sorted.
+    /// By object: the threads that sleep on a condition and were not woken, sorted.
     pub(crate) asleep: Vec<Vec<ThreadId>>,
-    /// Of every location, who wrote last; empty in the optimistic meaning.
+    /// By location: its last writer. Empty in the optimistic meaning.
     pub(crate) writers: Vec<Option<EventIndex>>,
     trail: Vec<Change>,
 }
@@ -59,7 +59,7 @@ enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(usize);
 
-/// What tells two states apart.
+/// Equal for two states exactly when the states are equal.
 pub type Key = Box<[u32]>;
 
 impl State {
@@ -90,12 +90,12 @@ impl State {
         &self.holds[lock.index()]
     }
 
-    /// Who is in the queue of the condition and was not woken.
+    /// The threads in the queue of the condition that were not woken, sorted.
     pub fn asleep(&self, condition: ObjectId) -> &[ThreadId] {
         &self.asleep[condition.index()]
     }
 
-    /// Who waits in the round of the barrier that is not full yet.
+    /// The threads that wait in the round of the barrier that is not full yet, sorted.
     pub fn arrived(&self, barrier: ObjectId) -> &[ThreadId] {
         &self.arrived[barrier.index()]
     }
@@ -130,7 +130,7 @@ impl State {
         }
     }
 
-    /// Forgets how to step back.
+    /// Makes this the state that cannot be stepped back from: frees the trail.
     pub fn forget_trail(&mut self) {
         self.trail.clear();
     }
@@ -171,7 +171,7 @@ impl State {
         self.trail.push(Change::Writer(location, old));
     }
 
-    /// Appends who waits at barriers and conditions.
+    /// Appends the threads that wait at barriers and conditions to a key.
     pub fn write_waiting(&self, key: &mut Vec<u32>) {
         for (i, threads) in self.arrived.iter().chain(&self.asleep).enumerate() {
             if !threads.is_empty() {

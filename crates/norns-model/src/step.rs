@@ -4,14 +4,14 @@
 //! `tests/model/step_rules.rs` fixes the rules case by case, also those beyond it:
 //!
 //! - A mutex that is not recursive blocks its own holder for ever. A robust mutex is free again
-//!   when its holder has ended. What a thread does not hold it can release without effect.
-//! - A reader-writer lock prefers nobody: a waiting writer does not keep readers out.
+//!   when its holder has ended. Releasing a lock that the thread does not hold has no effect.
+//! - A reader-writer lock has no preference: a waiting writer does not keep readers out.
 //! - A failed operation needs a state in which it fails. Where it would succeed, the thread has
-//!   left the trace: it is not blocked, and nobody knows what it does next.
-//! - A signal with nobody asleep is lost; otherwise it wakes one of the sleepers, whichever. A
-//!   wait that woke spuriously in the trace may do so at any time. A wait that timed out never
-//!   counts as asleep.
-//! - A barrier may be entered again before everybody has left it.
+//!   left the trace: it is not blocked, and what it does next is unknown.
+//! - A signal is lost when no thread is asleep; otherwise it wakes any one of the sleepers. A wait
+//!   that woke spuriously in the trace may do so at any time. A wait that timed out never counts
+//!   as asleep.
+//! - A barrier may be entered again before all threads have left it.
 //! - The initialiser of a `once` is run by the thread that ran it in the trace.
 //! - In the faithful meaning a read needs the write that it saw as the last one.
 
@@ -52,8 +52,8 @@ impl Model<'_> {
         state.position(self.thread_of(event)) > self.position_of(event)
     }
 
-    /// The next event of a thread that has come to it: born, and with its memory allocated.
-    /// Whether it can take the step is another question.
+    /// The next event of the thread, if the thread has been forked and the memory that the event
+    /// touches is allocated. Whether the thread can take this step is said by `readiness`.
     pub fn poised(&self, state: &State, thread: ThreadId) -> Option<EventIndex> {
         let event = self.next(state, thread)?;
         let joins = matches!(self.op(event), Op::Join(_));
@@ -147,7 +147,8 @@ impl Model<'_> {
         }
     }
 
-    /// All steps that the thread can take now: none or one, or for a signal one a sleeper.
+    /// Appends all steps that the thread can take now: at most one, or for a signal one for each
+    /// sleeping thread.
     pub fn steps(&self, state: &State, thread: ThreadId, steps: &mut Vec<Step>) {
         if self.readiness(state, thread) != Readiness::Ready {
             return;
@@ -171,7 +172,7 @@ impl Model<'_> {
         }
     }
 
-    /// Takes a step that `steps` gave.
+    /// Takes a step that `steps` has listed for this state.
     pub fn take(&self, state: &mut State, step: Step) -> EventIndex {
         let thread = step.thread;
         let event = self
@@ -248,7 +249,8 @@ impl Model<'_> {
         event
     }
 
-    /// The threads that hold the lock against this acquisition. Empty when it could be acquired.
+    /// The threads whose holds keep this event from acquiring its lock. Empty when it could be
+    /// acquired, or the event acquires none.
     pub fn holders_against(&self, state: &State, event: EventIndex) -> Vec<ThreadId> {
         let thread = self.thread_of(event);
         let Some((lock, mode)) = self.op(event).acquires() else {

@@ -4,6 +4,7 @@ use norns_model::checker::Checker;
 use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Bug, Meaning, Model, State, Witness};
 use norns_random::Random;
+use norns_trace::operation::OPERATIONS;
 use norns_trace::{EventIndex, Trace};
 
 const MEANINGS: [Meaning; 2] = [Meaning::Optimistic, Meaning::Faithful];
@@ -19,10 +20,23 @@ fn shape(seed: u64) -> Shape {
     }
 }
 
-fn for_random_traces(count: u64, check: impl Fn(u64, &Trace)) {
+fn for_random_traces(count: u64, mut check: impl FnMut(u64, &Trace)) {
     for seed in 0..count {
         check(seed, &random_trace(seed, shape(seed)));
     }
+}
+
+/// What the random traces do not contain is not tested by them. Calls and custom events follow no
+/// rule.
+#[test]
+fn random_traces_have_every_operation() {
+    let mut missing: Vec<&str> = OPERATIONS.iter().map(|kind| kind.word).collect();
+    for_random_traces(3000, |_, trace| {
+        for event in &trace.events {
+            missing.retain(|&word| word != event.op.kind().word);
+        }
+    });
+    assert_eq!(missing, ["enter", "leave", "custom"]);
 }
 
 #[test]
