@@ -12,6 +12,8 @@ pub enum Stage {
     Names,
     Types,
     Evaluation,
+    /// The budget ended while a value was computed.
+    Budget,
     /// Correct CSPM that this checker does not do.
     Unsupported,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::diagnostic::{Diagnostic, Stage};
 use crate::engine::check::{Checker, Model, Options, Question, Statistics, Verdict};
 use crate::engine::counterexample::Counterexample;
-use crate::eval::Evaluator;
+use crate::eval::{Evaluator, Limits};
 use crate::process::{CallId, Definitions, ProcId, Processes, UnfoldError};
 use crate::resolve::Resolved;
 use crate::syntax::ast::{self, AssertDecl, Ast, Decl, DeclId, ExprId, ModelOption, Property};
@@ -16,7 +16,7 @@ use crate::syntax::lexer::Includes;
 use crate::syntax::source::{SourceMap, Span};
 use crate::syntax::{parser, print};
 use crate::types;
-use crate::{CheckError, Progress, Reduction};
+use crate::{Budget, CheckError, Progress, Reduction};
 
 /// Enough for `eval::MAX_DEPTH` in an unoptimised build. Only what is used is ever resident.
 const STACK: usize = 1 << 30;
@@ -240,6 +240,22 @@ impl Script {
         self.given.push((name.to_owned(), process));
     }
 
+    /// Limits the values of `print` statements; assertions have the budget of their options.
+    pub fn limit(&mut self, budget: &Budget) {
+        self.evaluator.limits = limits(budget);
+    }
+
+    /// Checks one assertion, with all the counterexamples that the options ask for beyond the
+    /// first. `not` is applied to the verdict.
+    pub fn check_several(
+        &mut self,
+        assertion: usize,
+        options: &Options,
+        progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<(Answer, Vec<Counterexample>, Statistics), ScriptError> {
+        on_large_stack(|| self.check_here(assertion, options, progress))
+    }
+
     /// Checks one assertion. `not` is applied to the verdict.
     pub fn check(
         &mut self,
@@ -247,7 +263,8 @@ impl Script {
         options: &Options,
         progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<(Answer, Statistics), ScriptError> {
-        on_large_stack(|| self.check_here(assertion, options, progress))
+        let (answer, _, statistics) = self.check_several(assertion, options, progress)?;
+        Ok((answer, statistics))
     }
 
     fn check_here(
@@ -255,7 +272,24 @@ impl Script {
         index: usize,
         options: &Options,
         progress: &mut dyn FnMut(&Progress),
-    ) -> Result<(Answer, Statistics), ScriptError> {
+    ) -> Result<(Answer, Vec<Counterexample>, Statistics), ScriptError> {
+        self.evaluator.limits = limits(&options.budget);
+        match self.check_within(index, options, progress) {
+            Err(error) if error.diagnostics.iter().all(|d| d.stage == Stage::Budget) => {
+                let why: Vec<&str> = error.diagnostics.iter().map(|d| &d.message[..]).collect();
+                let answer = Answer::Undecided(why.join("; "));
+                Ok((answer, Vec::new(), Statistics::default()))
+            }
+            other => other,
+        }
+    }
+
+    fn check_within(
+        &mut self,
+        index: usize,
+        options: &Options,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<(Answer, Vec<Counterexample>, Statistics), ScriptError> {
         let (question, options) = self.question(index, options)?;
         self.evaluator.last_error = None;
         let outcome = self.checker.check(
@@ -278,7 +312,7 @@ impl Script {
             (Verdict::Fails(counterexample), false) => Answer::Fails(Some(counterexample)),
             (Verdict::Undecided(reason), _) => Answer::Undecided(reason),
         };
-        Ok((answer, outcome.statistics))
+        Ok((answer, outcome.more, outcome.statistics))
     }
 
     /// The process terms and options of an assertion.
@@ -418,5 +452,17 @@ fn engine_model(model: ast::Model) -> Model {
         ast::Model::RevivalsDivergences => Model::RevivalsDivergences,
         ast::Model::Refusals => Model::RefusalTesting,
         ast::Model::RefusalsDivergences => Model::RefusalTestingDivergences,
+    }
+}
+
+/// What the budget of a check leaves to evaluating its values.
+fn limits(budget: &Budget) -> Limits {
+    // A value and its place in a set or sequence.
+    const BYTES_PER_ELEMENT: u64 = 64;
+    Limits {
+        elements: budget.bytes.map_or(Limits::default().elements, |bytes| {
+            usize::try_from(bytes / BYTES_PER_ELEMENT).unwrap_or(usize::MAX)
+        }),
+        until: budget.time.map(|time| std::time::Instant::now() + time),
     }
 }

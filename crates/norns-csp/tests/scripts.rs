@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use norns_csp::Budget;
 use norns_csp::check::Options;
 use norns_csp::script::{Answer, Script, parse};
 use norns_csp::syntax::print;
@@ -121,6 +122,15 @@ fn errors_are_said_well() {
         }) {
             Err(error) => error.render(),
             Ok(mut script) => {
+                let budget = Budget {
+                    bytes: Some(256 << 20),
+                    ..Budget::default()
+                };
+                let options = Options {
+                    budget,
+                    ..Options::default()
+                };
+                script.limit(&budget);
                 let mut said = String::new();
                 for printed in script.prints() {
                     match printed {
@@ -129,7 +139,7 @@ fn errors_are_said_well() {
                     }
                 }
                 for index in 0..script.assertions.len() {
-                    match script.check(index, &Options::default(), &mut |_| {}) {
+                    match script.check(index, &options, &mut |_| {}) {
                         Err(error) => said += &error.render(),
                         Ok((answer, _)) => said += &format!("{answer:?}\n"),
                     }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Subcommand, ValueEnum};
 use norns_csp::check::Options;
+use norns_csp::counterexample::{Counterexample, Section, page};
+use norns_csp::event::Events;
 use norns_csp::script::{self, Answer, Script, ScriptError};
-use norns_csp::{Budget, Progress};
+use norns_csp::{Budget, Progress, Reduction};
 use serde_json::json;
 
 use crate::exit;
@@ -44,6 +46,8 @@ enum Format {
     Json,
     /// The counterexamples as graphs for `dot`
     Dot,
+    /// Verdicts and counterexamples as a page
+    Html,
 }
 
 #[derive(clap::Args)]
@@ -55,15 +59,27 @@ struct Check {
     /// Check only the assertions that begin on these lines
     #[arg(long, value_name = "LINE")]
     line: Vec<u32>,
-    /// Give up on an assertion after this many states
+    /// Write verdicts and counterexamples as a page, too
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Show so many different counterexamples of each assertion
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "all")]
+    count: usize,
+    /// Show different counterexamples of each assertion, up to a hundred
+    #[arg(long)]
+    all: bool,
+    /// Give up on an assertion after this many states, those of components and specification included
     #[arg(long, value_name = "N")]
     states: Option<u64>,
     /// Give up on an assertion after this many seconds
     #[arg(long, value_name = "SECONDS")]
     time: Option<f64>,
-    /// Give up on an assertion when its states take this many megabytes
+    /// Give up on an assertion when it takes this many megabytes [default: half of the machine's memory]
     #[arg(long, value_name = "MB")]
     memory: Option<u64>,
+    /// Search all states: no partial-order reduction, except where an assertion asks for it
+    #[arg(long)]
+    no_reduction: bool,
     /// Threads to search with; 0 is one for each core
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -126,6 +142,31 @@ fn refuse(error: &ScriptError) -> ExitCode {
     ExitCode::from(exit::CANNOT)
 }
 
+// How many counterexamples `--all` shows.
+const ALL: usize = 100;
+
+/// Half of the machine's memory, in bytes.
+fn default_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024 / 2)
+}
+
+/// What became of one assertion.
+struct Checked {
+    line: u32,
+    text: String,
+    verdict: &'static str,
+    note: String,
+    counterexamples: Vec<Counterexample>,
+    states: u64,
+    transitions: u64,
+    bytes: u64,
+    /// The message of an error that kept the assertion from being checked.
+    error: Option<String>,
+}
+
 impl Check {
     fn run(self) -> anyhow::Result<ExitCode> {
         let text = read(&self.file)?;
@@ -134,6 +175,8 @@ impl Check {
             Ok(script) => script,
             Err(error) => return Ok(refuse(&error)),
         };
+        let options = self.options();
+        script.limit(&options.budget);
         let mut errors = false;
         for printed in script.prints() {
             match printed {
@@ -145,120 +188,187 @@ impl Check {
                 }
             }
         }
-        let options = Options {
+        let mut results = Vec::new();
+        for index in 0..script.assertions.len() {
+            let line = script.assertions[index].line;
+            if self.line.is_empty() || self.line.contains(&line) {
+                let result = check_assertion(&mut script, index, &options);
+                self.show(&result, &script.processes.events);
+                results.push(result);
+            }
+        }
+        let events = &script.processes.events;
+        if self.format == Format::Json {
+            let all: Vec<_> = results.iter().map(|r| self.json(r, events)).collect();
+            let all = json!({ "format": 1, "assertions": all });
+            println!("{}", serde_json::to_string_pretty(&all)?);
+        }
+        if self.format == Format::Html || self.page.is_some() {
+            let sections: Vec<Section> = results.iter().map(section).collect();
+            let page = page(&name, &sections, events);
+            if let Some(file) = &self.page {
+                std::fs::write(file, &page)
+                    .with_context(|| format!("cannot write {}", file.display()))?;
+            }
+            if self.format == Format::Html {
+                print!("{page}");
+            }
+        }
+        errors |= results.iter().any(|r| r.error.is_some());
+        let any = |verdict: &str| results.iter().any(|r| r.verdict == verdict);
+        Ok(ExitCode::from(match () {
+            () if errors => exit::CANNOT,
+            () if any("fails") => exit::FOUND,
+            () if any("undecided") => exit::UNDECIDED,
+            () => 0,
+        }))
+    }
+
+    fn options(&self) -> Options {
+        let memory = self.memory.map(|megabytes| megabytes << 20);
+        Options {
+            reduction: if self.no_reduction {
+                Reduction::None
+            } else {
+                Reduction::Automatic
+            },
             threads: self.threads,
+            counterexamples: if self.all { ALL } else { self.count },
             budget: Budget {
                 states: self.states,
-                bytes: self.memory.map(|megabytes| megabytes << 20),
+                bytes: memory.or_else(default_memory),
                 time: self.time.map(Duration::from_secs_f64),
             },
             ..Options::default()
-        };
-        let (mut failed, mut undecided) = (false, false);
-        let mut results = Vec::new();
-        for index in 0..script.assertions.len() {
-            let assertion = script.assertions[index].clone();
-            if !self.line.is_empty() && !self.line.contains(&assertion.line) {
-                continue;
+        }
+    }
+
+    /// Prints one result, in the formats that print as they go.
+    fn show(&self, result: &Checked, events: &Events) {
+        match self.format {
+            Format::Text => {
+                let verdict = match result.error {
+                    Some(_) => "not checked",
+                    None => result.verdict,
+                };
+                println!("{}: {verdict}: {}", result.line, result.text);
+                if !result.note.is_empty() {
+                    println!("    {}", result.note);
+                }
+                for (at, counterexample) in result.counterexamples.iter().enumerate() {
+                    if at > 0 {
+                        println!("    or:");
+                    }
+                    for line in counterexample.text(events).lines() {
+                        println!("    {line}");
+                    }
+                }
+                if self.statistics && result.error.is_none() {
+                    println!(
+                        "    {} states, {} transitions, {} bytes of states",
+                        result.states, result.transitions, result.bytes
+                    );
+                }
             }
-            let stage = Stage::begin(&format!("checking line {}", assertion.line));
-            let mut progress = |progress: &Progress| {
-                stage.now(|| {
-                    format!(
-                        "checking line {}: {} states, depth {}, {} MB",
-                        assertion.line,
-                        progress.states,
-                        progress.depth,
-                        progress.bytes >> 20
-                    )
-                });
-            };
-            let answer = script.check(index, &options, &mut progress);
-            drop(stage);
-            let mut entry = json!({ "line": assertion.line, "text": assertion.text });
-            let events = &script.processes.events;
+            Format::Dot => {
+                for counterexample in &result.counterexamples {
+                    print!("{}", counterexample.dot(events));
+                }
+            }
+            Format::Json | Format::Html => {}
+        }
+    }
+
+    fn json(&self, result: &Checked, events: &Events) -> serde_json::Value {
+        let mut entry = json!({
+            "line": result.line,
+            "text": result.text,
+            "verdict": result.verdict,
+            "counterexample": [],
+        });
+        if let Some(error) = &result.error {
+            entry["error"] = error.as_str().into();
+            return entry;
+        }
+        if result.verdict == "undecided" {
+            entry["reason"] = result.note.as_str().into();
+        }
+        if let Some((first, more)) = result.counterexamples.split_first() {
+            let trace = first.trace();
+            entry["counterexample"] = trace.iter().map(|&event| events.name(event)).collect();
+            entry["details"] = first.json(events);
+            if !more.is_empty() {
+                entry["more"] = more.iter().map(|example| example.json(events)).collect();
+            }
+        }
+        if self.statistics {
+            entry["states"] = result.states.into();
+        }
+        entry
+    }
+}
+
+fn check_assertion(script: &mut Script, index: usize, options: &Options) -> Checked {
+    let assertion = script.assertions[index].clone();
+    let stage = Stage::begin(&format!("checking line {}", assertion.line));
+    let mut progress = |progress: &Progress| {
+        stage.now(|| {
+            format!(
+                "checking line {}: {} states, depth {}, {} MB",
+                assertion.line,
+                progress.states,
+                progress.depth,
+                progress.bytes >> 20
+            )
+        });
+    };
+    let answer = script.check_several(index, options, &mut progress);
+    drop(stage);
+    let mut result = Checked {
+        line: assertion.line,
+        text: assertion.text,
+        verdict: "undecided",
+        note: String::new(),
+        counterexamples: Vec::new(),
+        states: 0,
+        transitions: 0,
+        bytes: 0,
+        error: None,
+    };
+    match answer {
+        Ok((answer, more, statistics)) => {
+            result.states = statistics.states;
+            result.transitions = statistics.transitions;
+            result.bytes = statistics.bytes;
             match answer {
-                Ok((answer, statistics)) => {
-                    let verdict = match &answer {
-                        Answer::Holds => "holds",
-                        Answer::Fails(_) => "fails",
-                        Answer::Undecided(_) => "undecided",
-                    };
-                    failed |= matches!(answer, Answer::Fails(_));
-                    undecided |= matches!(answer, Answer::Undecided(_));
-                    entry["verdict"] = verdict.into();
-                    entry["counterexample"] = json!([]);
-                    if let Answer::Undecided(reason) = &answer {
-                        entry["reason"] = reason.as_str().into();
-                    }
-                    if let Answer::Fails(Some(counterexample)) = &answer {
-                        let trace: Vec<&str> = counterexample
-                            .trace()
-                            .iter()
-                            .map(|&event| events.name(event))
-                            .collect();
-                        entry["counterexample"] = json!(trace);
-                        entry["details"] = counterexample.json(events);
-                    }
-                    if self.statistics {
-                        entry["states"] = statistics.states.into();
-                    }
-                    match self.format {
-                        Format::Text => {
-                            println!("{}: {verdict}: {}", assertion.line, assertion.text);
-                            match &answer {
-                                Answer::Fails(Some(counterexample)) => {
-                                    for line in counterexample.text(events).lines() {
-                                        println!("    {line}");
-                                    }
-                                }
-                                Answer::Fails(None) => {
-                                    println!("    the assertion without `not` holds");
-                                }
-                                Answer::Undecided(reason) => println!("    {reason}"),
-                                Answer::Holds => {}
-                            }
-                            if self.statistics {
-                                println!(
-                                    "    {} states, {} transitions, {} bytes of states",
-                                    statistics.states, statistics.transitions, statistics.bytes
-                                );
-                            }
-                        }
-                        Format::Dot => {
-                            if let Answer::Fails(Some(counterexample)) = &answer {
-                                print!("{}", counterexample.dot(events));
-                            }
-                        }
-                        Format::Json => {}
-                    }
+                Answer::Holds => result.verdict = "holds",
+                Answer::Fails(None) => {
+                    result.verdict = "fails";
+                    result.note = "the assertion without `not` holds".into();
                 }
-                Err(error) => {
-                    errors = true;
-                    entry["verdict"] = "undecided".into();
-                    entry["counterexample"] = json!([]);
-                    entry["error"] = error
-                        .diagnostics
-                        .first()
-                        .map_or(String::new(), |first| first.message.clone())
-                        .into();
-                    if self.format == Format::Text {
-                        println!("{}: not checked: {}", assertion.line, assertion.text);
-                    }
-                    eprint!("{}", error.render());
+                Answer::Fails(Some(first)) => {
+                    result.verdict = "fails";
+                    result.counterexamples.push(*first);
+                    result.counterexamples.extend(more);
                 }
+                Answer::Undecided(reason) => result.note = reason,
             }
-            results.push(entry);
         }
-        if self.format == Format::Json {
-            let all = json!({ "format": 1, "assertions": results });
-            println!("{}", serde_json::to_string_pretty(&all)?);
+        Err(error) => {
+            let message = error.diagnostics.first().map(|first| first.message.clone());
+            result.error = Some(message.unwrap_or_default());
+            eprint!("{}", error.render());
         }
-        Ok(ExitCode::from(match (errors, failed, undecided) {
-            (true, _, _) => exit::CANNOT,
-            (_, true, _) => exit::FOUND,
-            (_, _, true) => exit::UNDECIDED,
-            _ => 0,
-        }))
+    }
+    result
+}
+
+fn section(result: &Checked) -> Section<'_> {
+    Section {
+        line: result.line,
+        text: &result.text,
+        verdict: result.verdict,
+        note: result.error.as_deref().unwrap_or(&result.note),
+        counterexamples: result.counterexamples.iter().collect(),
     }
 }

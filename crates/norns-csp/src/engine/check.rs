@@ -4,6 +4,7 @@ use crate::CheckError;
 use crate::engine::budget::{Budget, Meter, Progress, Spent};
 use crate::engine::compile::{Compiler, Observed, Terms};
 use crate::engine::counterexample::Counterexample;
+use crate::engine::inside::look_inside;
 use crate::engine::lts::Lts;
 use crate::engine::question::Run;
 use crate::engine::reduce::Reduction;
@@ -155,14 +156,21 @@ impl Checker {
             statistics: Statistics::default(),
             more: Vec::new(),
         };
-        let verdict = match run.answer(&mut self.compiler, &mut context, question) {
+        let mut verdict = match run.answer(&mut self.compiler, &mut context, question) {
             Err(CheckError::Spent(Spent(why))) => Verdict::Undecided(why),
             verdict => verdict?,
         };
+        let (mut more, statistics) = (run.more, run.statistics);
+        if let Verdict::Fails(first) = &mut verdict {
+            look_inside(&mut context, first);
+        }
+        for example in &mut more {
+            look_inside(&mut context, example);
+        }
         Ok(Outcome {
             verdict,
-            more: run.more,
-            statistics: run.statistics,
+            more,
+            statistics,
         })
     }
 

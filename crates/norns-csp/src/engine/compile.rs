@@ -105,7 +105,11 @@ impl Compiler {
                 .name
                 .clone()
                 .unwrap_or_else(|| format!("process {}", leaf + 1));
-            components.push(Component { name, machine });
+            components.push(Component {
+                name,
+                process: of.process,
+                machine,
+            });
         }
         name_apart(&mut components);
         let alphabet = |leaf: u32| {

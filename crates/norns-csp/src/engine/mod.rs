@@ -8,7 +8,7 @@
 //! | the specification, determinised | [`normal`] |
 //! | the search through the product of both | `search`, `store`, `layout`, `reduce`, `cycles` |
 //! | what all of this may spend | [`budget`] |
-//! | questions, verdicts, counterexamples | [`check`], `question`, `witness`, [`counterexample`] |
+//! | questions, verdicts, counterexamples | [`check`], `question`, `witness`, `inside`, [`counterexample`] |
 
 mod bisim;
 pub mod budget;
@@ -18,6 +18,7 @@ pub mod compress;
 pub mod counterexample;
 mod cycles;
 mod explore;
+mod inside;
 mod layout;
 pub mod lts;
 mod machine;

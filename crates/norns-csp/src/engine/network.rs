@@ -10,11 +10,14 @@ use crate::engine::budget::Spent;
 use crate::engine::layout::Layout;
 use crate::engine::machine::Machine;
 use crate::event::EventId;
+use crate::process::ProcId;
 
 /// One component.
 #[derive(Clone, Debug)]
 pub struct Component {
     pub name: String,
+    /// The term that it started as.
+    pub process: ProcId,
     pub machine: Arc<Machine>,
 }
 

@@ -2,7 +2,7 @@
 //! component did in them, and what each offers at the end.
 
 use crate::engine::counterexample::{Counterexample, Step, Violation};
-use crate::engine::network::{FORMAT_FIELD, Network, Rule, Which, field};
+use crate::engine::network::{FORMAT_FIELD, Network, Rule, SPEC_FIELD, Which, field};
 use crate::engine::search::{Found, Kind, Search};
 use crate::event::EventId;
 
@@ -65,8 +65,20 @@ pub fn counterexample(
             (c as usize, events)
         })
         .collect();
+    let allowed = match search.spec() {
+        None => Vec::new(),
+        Some(spec) => states
+            .iter()
+            .map(|state| {
+                let node = network.layout.get(state, SPEC_FIELD) as u32;
+                spec.steps(node).map(|step| step.0).collect()
+            })
+            .collect(),
+    };
     Counterexample {
         components: network.components.iter().map(|c| c.name.clone()).collect(),
+        origins: network.components.iter().map(|c| c.process).collect(),
+        allowed,
         steps,
         violation,
         waiting,
@@ -95,5 +107,6 @@ fn step(network: &Network, state: &[u64], rule: &Rule) -> Step {
     Step {
         event: rule.event,
         parts,
+        inside: Vec::new(),
     }
 }

@@ -120,8 +120,8 @@ impl Evaluator {
                 };
             };
             let high = self.int(to, &env)?;
-            if high.saturating_sub(low) > 4_000_000 {
-                return self.error(self.span(id), "this range has more than 4000000 elements");
+            if usize::try_from(high.saturating_sub(low)).is_ok_and(|n| n >= self.limits.elements) {
+                return Err(self.too_large(self.span(id)));
             }
             values.extend((low..=high).map(Value::Int));
         }

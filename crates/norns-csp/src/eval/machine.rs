@@ -52,6 +52,27 @@ pub(super) enum CallKey {
     TimedPrefix(ExprId, Vec<Value>),
 }
 
+// Evaluations between two looks at the clock.
+const LOOK_AT_CLOCK: u32 = 4096;
+
+/// How large values may become, and until when they are computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Elements of one set or items of one sequence.
+    pub elements: usize,
+    pub until: Option<std::time::Instant>,
+}
+
+impl Default for Limits {
+    /// Without a budget: what fits into about a gigabyte.
+    fn default() -> Self {
+        Limits {
+            elements: 1 << 24,
+            until: None,
+        }
+    }
+}
+
 pub struct Evaluator {
     pub(super) resolved: Resolved,
     pub(super) closures: Closures,
@@ -61,6 +82,10 @@ pub struct Evaluator {
     pub(super) globals: FxHashMap<DefId, ThunkId>,
     pub(super) depth: u32,
     pub(super) max_depth: u32,
+    /// What evaluation may spend, from the budget of the check that it belongs to.
+    pub limits: Limits,
+    // Calls of `eval` since the clock was last looked at.
+    pub(super) since: u32,
     /// All channels in the order of their declaration.
     pub(super) channels: Vec<DefId>,
     pub(super) fields: FxHashMap<DefId, Arc<Vec<Arc<Set>>>>,
@@ -95,6 +120,8 @@ impl Evaluator {
             globals: FxHashMap::default(),
             depth: 0,
             max_depth: MAX_DEPTH,
+            limits: Limits::default(),
+            since: 0,
             channels,
             fields: FxHashMap::default(),
             finite: FxHashMap::default(),
@@ -162,10 +189,10 @@ impl Evaluator {
         let result = match thunk {
             Thunk::Expr(expr, env) => {
                 let result = self.eval(expr, &env);
-                // A failure for want of depth may succeed later from a shallower place.
+                // A failure for want of depth may succeed later from a shallower place, one for
+                // want of budget in another check.
                 if let Err(error) = &result
-                    && self.depth > 0
-                    && is_depth_error(error)
+                    && (self.depth > 0 && is_depth_error(error) || error.stage == Stage::Budget)
                 {
                     self.thunks[index] = Thunk::Expr(expr, env);
                     return result;
@@ -271,19 +298,18 @@ impl Evaluator {
         let Some(mut rest) = seq.rest else {
             return Ok(seq);
         };
-        const MAX_ITEMS: usize = 4_000_000;
         let mut items = seq.items().to_vec();
         loop {
             let Value::Seq(more) = self.force(rest)? else {
                 unreachable!("the rest of a sequence is a sequence");
             };
             items.extend(more.items().iter().cloned());
-            if items.len() > MAX_ITEMS {
-                return self.error_help(
+            if items.len() > self.limits.elements {
+                return Err(self.spent(
                     span,
-                    format!("this sequence has more than {MAX_ITEMS} items"),
+                    format!("this sequence has more than {} items", self.limits.elements),
                     "is it infinite? Only its beginning can be used, with head, tail or patterns",
-                );
+                ));
             }
             match more.rest {
                 Some(next) => rest = next,
@@ -426,6 +452,22 @@ impl Evaluator {
         if self.depth > self.max_depth {
             self.depth -= 1;
             return self.too_deep(id);
+        }
+        self.since += 1;
+        if self.since >= LOOK_AT_CLOCK {
+            self.since = 0;
+            if self
+                .limits
+                .until
+                .is_some_and(|until| std::time::Instant::now() > until)
+            {
+                self.depth -= 1;
+                return Err(self.spent(
+                    self.span(id),
+                    "the time budget ended while this was evaluated",
+                    "a larger time budget lets it go on (--time)",
+                ));
+            }
         }
         let result = self.eval_node(id, env);
         self.depth -= 1;

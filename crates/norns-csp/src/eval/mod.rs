@@ -22,6 +22,6 @@ mod show;
 mod timed;
 mod value;
 
-pub use machine::{Evaluator, MAX_DEPTH};
+pub use machine::{Evaluator, Limits, MAX_DEPTH};
 pub use set::Set;
 pub use value::Value;

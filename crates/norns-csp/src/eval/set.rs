@@ -13,7 +13,6 @@ use crate::resolve::{DefId, DefKind};
 use crate::syntax::source::Span;
 
 /// More elements than this are not enumerated.
-const MAX_ELEMENTS: usize = 4_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Set {
@@ -55,12 +54,11 @@ impl Set {
     }
 }
 
-/// How many combinations there are, if not too many.
+/// How many combinations there are, if their number is one.
 fn product(sizes: impl Iterator<Item = usize>) -> Option<usize> {
     sizes
         .into_iter()
         .try_fold(1usize, |all, size| all.checked_mul(size))
-        .filter(|&all| all <= MAX_ELEMENTS)
 }
 
 /// All ways to take one element of each list, the last varying fastest.
@@ -85,9 +83,18 @@ impl Evaluator {
         Box::new(Diagnostic::new(Stage::Evaluation, span, message))
     }
 
-    fn too_large(&self, span: Span) -> Error {
-        let message = format!("this set has more than {MAX_ELEMENTS} elements");
-        self.set_error(span, &message)
+    pub(super) fn too_large(&self, span: Span) -> Error {
+        let message = format!("this set has more than {} elements", self.limits.elements);
+        self.spent(
+            span,
+            message,
+            "a larger memory budget allows larger sets (--memory)",
+        )
+    }
+
+    /// The budget ended while a value was computed.
+    pub(super) fn spent(&self, span: Span, message: impl Into<String>, help: &str) -> Error {
+        Box::new(Diagnostic::new(Stage::Budget, span, message).help(help))
     }
 
     /// The elements in order; an error for an infinite set.
@@ -140,7 +147,7 @@ impl Evaluator {
                 for channel in self.channels.clone() {
                     let set = self.productions(&Value::Dot([Value::Head(channel)].into()), span)?;
                     all.extend(self.elements(&set, span)?);
-                    if all.len() > MAX_ELEMENTS {
+                    if all.len() > self.limits.elements {
                         return Err(self.too_large(span));
                     }
                 }
@@ -187,7 +194,7 @@ impl Evaluator {
             }
             Set::Subsets(of) => {
                 let elements = self.elements(of, span)?;
-                if elements.len() > 20 {
+                if elements.len() >= 60 || 1 << elements.len() > self.limits.elements {
                     return Err(self.too_large(span));
                 }
                 let mut all = Vec::with_capacity(1 << elements.len());
@@ -206,7 +213,7 @@ impl Evaluator {
                 let keys = self.elements(keys, span)?;
                 let values = self.elements(values, span)?;
                 let size = product(keys.iter().map(|_| values.len() + 1));
-                if size.is_none() {
+                if size.is_none_or(|size| size > self.limits.elements) {
                     return Err(self.too_large(span));
                 }
                 let mut all = vec![std::collections::BTreeMap::new()];
@@ -237,8 +244,8 @@ impl Evaluator {
             lists.push(self.elements(part, span)?);
         }
         match product(lists.iter().map(Vec::len)) {
-            Some(_) => Ok(lists),
-            None => Err(self.too_large(span)),
+            Some(size) if size <= self.limits.elements => Ok(lists),
+            _ => Err(self.too_large(span)),
         }
     }
 

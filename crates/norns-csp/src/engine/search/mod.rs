@@ -197,6 +197,11 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// The specification that is searched with.
+    pub fn spec(&self) -> Option<&'a NormalForm> {
+        self.goal.spec
+    }
+
     pub fn spec_nodes(&self) -> usize {
         self.goal.spec.map_or(0, NormalForm::len)
     }

@@ -1,180 +1,61 @@
-//! Counterexamples: how a check fails, step by step, and what each component did.
+//! Counterexamples for a terminal, for programs and for `dot`.
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use crate::engine::DONE;
+use crate::engine::counterexample::fold::{Fold, folds};
+use crate::engine::counterexample::{Counterexample, Step, Violation, list, set};
 use crate::event::{EventId, Events};
 
-/// One step of the implementation.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
-    /// What is seen of it; tau if nothing.
-    pub event: EventId,
-    /// What the components did together: (component, its own event), by component.
-    pub parts: Vec<(usize, EventId)>,
-}
-
-/// What is wrong at the end of the trace.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Violation {
-    /// The last event is one that the specification does not allow there.
-    Event {
-        event: EventId,
-        allowed: Vec<EventId>,
-    },
-    /// A stable state offers only these events; the specification demands one of the sets.
-    Refusal {
-        offered: Vec<EventId>,
-        demanded: Vec<Vec<EventId>>,
-    },
-    /// Nothing can happen any more.
-    Deadlock,
-    /// These steps, all of them internal, can be repeated for ever.
-    Divergence { repeats: Vec<Step> },
-    /// After the trace the event may be accepted and may be refused.
-    Nondeterminism {
-        event: EventId,
-        offered: Vec<EventId>,
-    },
-    /// The wanted trace cannot be continued with this event.
-    NoTrace { wanted: EventId },
-    /// The wanted trace may be refused here: this is all that is offered.
-    MayRefuse {
-        wanted: EventId,
-        offered: Vec<EventId>,
-    },
-}
-
-/// A behaviour of the implementation that fails the check.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Counterexample {
-    /// The components of the implementation, by name.
-    pub components: Vec<String>,
-    pub steps: Vec<Step>,
-    pub violation: Violation,
-    /// After the steps: for each component that still takes part, the events it offers.
-    pub waiting: Vec<(usize, Vec<EventId>)>,
-    /// Whether no shorter trace fails. Partial-order reduction may miss shorter ones.
-    pub shortest: bool,
-}
-
-fn list<'a>(events: &'a Events, of: &'a [EventId]) -> impl Iterator<Item = &'a str> {
-    of.iter().map(|&event| events.name(event))
-}
-
-// A person reads the first few of a long list.
-const SHOWN: usize = 12;
-
-fn set(events: &Events, of: &[EventId]) -> String {
-    let mut names: Vec<&str> = list(events, of).take(SHOWN).collect();
-    let more = format!("… {} more", of.len().saturating_sub(SHOWN));
-    if of.len() > SHOWN {
-        names.push(&more);
+/// How an event of a component is called.
+pub(super) fn own_name(events: &Events, event: EventId) -> &str {
+    match event {
+        EventId::TAU => "an internal step",
+        EventId::TICK => "ends",
+        DONE => "has ended",
+        event => events.name(event),
     }
-    format!("{{{}}}", names.join(", "))
 }
 
 impl Counterexample {
-    /// Whether another counterexample shows a person the same: the trace and what is wrong.
-    pub fn is_like(&self, other: &Counterexample) -> bool {
-        let same_kind = match (&self.violation, &other.violation) {
-            (Violation::Divergence { .. }, Violation::Divergence { .. }) => true,
-            (mine, theirs) => mine == theirs,
-        };
-        same_kind && self.trace() == other.trace()
-    }
-
-    /// The visible events of the steps.
-    pub fn trace(&self) -> Vec<EventId> {
-        self.steps
-            .iter()
-            .map(|step| step.event)
-            .filter(|&e| e != EventId::TAU)
-            .collect()
-    }
-
-    /// What is wrong, in a sentence.
-    pub fn reason(&self, events: &Events) -> String {
-        let name = |event: &EventId| events.name(*event);
-        match &self.violation {
-            Violation::Event { event, allowed } if allowed.is_empty() => {
-                format!(
-                    "the specification allows nothing here, but {} happens",
-                    name(event)
-                )
-            }
-            Violation::Event { event, allowed } => format!(
-                "the specification does not allow {} here, only {}",
-                name(event),
-                set(events, allowed)
-            ),
-            Violation::Refusal { offered, demanded } => {
-                let wanted: Vec<_> = demanded
-                    .iter()
-                    .take(3)
-                    .map(|of| format!("all of {}", set(events, of)))
-                    .collect();
-                let wanted = match (demanded.len(), wanted.is_empty()) {
-                    (_, true) => "the specification is never stable here".to_owned(),
-                    (n, _) if n > 3 => {
-                        format!(
-                            "the specification offers {}, or one of {} more",
-                            wanted.join(", or "),
-                            n - 3
-                        )
-                    }
-                    _ => format!("the specification offers {}", wanted.join(", or ")),
-                };
-                if offered.is_empty() {
-                    format!("everything is refused here (a deadlock); {wanted}")
-                } else {
-                    format!("only {} is offered here; {wanted}", set(events, offered))
-                }
-            }
-            Violation::Deadlock => "nothing can happen any more".into(),
-            Violation::Divergence { repeats } => format!(
-                "it diverges here: {} can be repeated for ever",
-                if repeats.len() == 1 {
-                    "an internal step".into()
-                } else {
-                    format!("{} internal steps", repeats.len())
-                }
-            ),
-            Violation::Nondeterminism { event, offered } => format!(
-                "{} may happen here, but may also be refused, when only {} is offered",
-                name(event),
-                set(events, offered)
-            ),
-            Violation::NoTrace { wanted } => {
-                format!(
-                    "{} cannot happen here; this is as far as the trace goes",
-                    name(wanted)
-                )
-            }
-            Violation::MayRefuse { wanted, offered } => format!(
-                "{} may be refused here, when only {} is offered",
-                name(wanted),
-                set(events, offered)
-            ),
-        }
-    }
-
-    fn parts(&self, events: &Events, step: &Step) -> String {
+    /// What the components did, and what happened inside them.
+    pub(super) fn parts(&self, events: &Events, step: &Step) -> String {
         let parts: Vec<String> = step
             .parts
             .iter()
             .map(|&(component, event)| {
-                let event = match event {
-                    EventId::TAU => "an internal step",
-                    EventId::TICK => "ends",
-                    crate::engine::DONE => "has ended",
-                    event => events.name(event),
-                };
-                format!("{}: {event}", self.components[component])
+                let mut text = format!(
+                    "{}: {}",
+                    self.components[component],
+                    own_name(events, event)
+                );
+                let inside = self.inside(events, step, component);
+                if !inside.is_empty() {
+                    let _ = write!(text, " ({inside})");
+                }
+                text
             })
             .collect();
         parts.join(", ")
+    }
+
+    /// What happened inside one component at a step.
+    pub(super) fn inside(&self, events: &Events, step: &Step, component: usize) -> String {
+        let inside: Vec<String> = step
+            .inside
+            .iter()
+            .filter(|inside| inside.component == component)
+            .map(|inside| {
+                let event = own_name(events, inside.event);
+                match &inside.process {
+                    Some(process) => format!("{process}: {event}"),
+                    None => event.to_owned(),
+                }
+            })
+            .collect();
+        inside.join(", ")
     }
 
     /// For a terminal.
@@ -182,9 +63,9 @@ impl Counterexample {
         let mut out = String::new();
         let trace: Vec<_> = self.trace();
         let names: Vec<&str> = list(events, &trace).collect();
-        let _ = writeln!(out, "trace: <{}>", names.join(", "));
+        let _ = writeln!(out, "trace: <{}>", folded_trace(&names));
         let _ = writeln!(out, "{}", self.reason(events));
-        if self.components.len() > 1 {
+        if self.components.len() > 1 || self.steps.iter().any(|step| !step.inside.is_empty()) {
             let width = self
                 .steps
                 .iter()
@@ -192,7 +73,8 @@ impl Counterexample {
                 .max()
                 .unwrap_or(0);
             let _ = writeln!(out, "steps (what is seen, and which component did what):");
-            for (number, step) in self.steps.iter().enumerate() {
+            let line = |out: &mut String, number: usize| {
+                let step = &self.steps[number];
                 let name = events.name(step.event);
                 let pad = " ".repeat(width - name.chars().count());
                 let _ = writeln!(
@@ -201,6 +83,26 @@ impl Counterexample {
                     number + 1,
                     self.parts(events, step)
                 );
+            };
+            for fold in folds(&self.steps) {
+                match fold {
+                    Fold::Steps(range) => range.for_each(|number| line(&mut out, number)),
+                    Fold::Repeated { range, times } => {
+                        let last = range.end + (times - 1) * range.len();
+                        range.clone().for_each(|number| line(&mut out, number));
+                        let _ = writeln!(
+                            out,
+                            "      … the last {} {times} times, up to step {last}",
+                            match range.len() {
+                                1 => "step".to_owned(),
+                                steps => format!("{steps} steps"),
+                            }
+                        );
+                    }
+                    Fold::Left(range) => {
+                        let _ = writeln!(out, "      … {} steps left out", range.len());
+                    }
+                }
             }
             if let Violation::Divergence { repeats } = &self.violation {
                 let _ = writeln!(out, "repeated for ever:");
@@ -218,7 +120,7 @@ impl Counterexample {
                 for (component, offers) in &self.waiting {
                     let what = match &offers[..] {
                         [] => "does nothing more".into(),
-                        [crate::engine::DONE] => "has ended".into(),
+                        [DONE] => "has ended".into(),
                         offers => format!("offers {}", set(events, offers)),
                     };
                     let _ = writeln!(out, "      {} {what}", self.components[*component]);
@@ -233,7 +135,7 @@ impl Counterexample {
         let names = |of: &[EventId]| -> Vec<String> {
             of.iter()
                 .map(|&event| {
-                    if event == crate::engine::DONE {
+                    if event == DONE {
                         "done".into()
                     } else {
                         events.name(event).to_owned()
@@ -255,7 +157,18 @@ impl Counterexample {
                             })
                         })
                         .collect();
-                    json!({ "event": events.name(step.event), "parts": parts })
+                    let mut value = json!({ "event": events.name(step.event), "parts": parts });
+                    if !step.inside.is_empty() {
+                        let inside = step.inside.iter().map(|inside| {
+                            json!({
+                                "component": self.components[inside.component],
+                                "process": inside.process,
+                                "event": names(&[inside.event])[0],
+                            })
+                        });
+                        value["inside"] = inside.collect();
+                    }
+                    value
                 })
                 .collect()
         };
@@ -289,8 +202,10 @@ impl Counterexample {
                 json!({ "component": self.components[*component], "offers": names(offers) })
             })
             .collect();
+        let allowed: Vec<_> = self.allowed.iter().map(|of| names(of)).collect();
         json!({
             "trace": names(&self.trace()),
+            "specification": allowed,
             "shortest": self.shortest,
             "violation": violation,
             "steps": steps(&self.steps),
@@ -324,7 +239,7 @@ impl Counterexample {
             for &(component, event) in &step.parts {
                 let from = at[component];
                 at[component] += 1;
-                let label = if event == crate::engine::DONE {
+                let label = if event == DONE {
                     "ended"
                 } else {
                     events.name(event)
@@ -349,7 +264,7 @@ impl Counterexample {
         for (component, offers) in &self.waiting {
             let text = match &offers[..] {
                 [] => "nothing more".into(),
-                [crate::engine::DONE] => "ended".into(),
+                [DONE] => "ended".into(),
                 offers => format!("offers {}", set(events, offers)),
             };
             let _ = writeln!(
@@ -362,4 +277,19 @@ impl Counterexample {
         out.push_str("}\n");
         out
     }
+}
+
+/// A trace on one line; a block of events that is repeated stands once, with a number.
+fn folded_trace(names: &[&str]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for fold in folds(names) {
+        match fold {
+            Fold::Steps(range) => parts.extend(names[range].iter().map(|&name| name.to_owned())),
+            Fold::Repeated { range, times } => {
+                parts.push(format!("({}) × {times}", names[range].join(", ")));
+            }
+            Fold::Left(range) => parts.push(format!("… {} more …", range.len())),
+        }
+    }
+    parts.join(", ")
 }
