@@ -45,7 +45,9 @@ impl Evaluator {
                     match (value, slot) {
                         (Ok(value), _) => value,
                         // It fails when it is used, if it is; until then it is itself.
-                        (Err(_), Slot::Thunk(thunk) | Slot::Part(thunk)) => Value::Opaque(thunk.0),
+                        (Err(_), Slot::Thunk(thunk) | Slot::Part(thunk, _)) => {
+                            Value::Opaque(thunk.0)
+                        }
                         (Err(_), _) => Value::Opaque(u32::MAX),
                     }
                 }
@@ -81,7 +83,7 @@ impl Evaluator {
                             def,
                             match whole {
                                 true => Slot::Thunk(thunk),
-                                false => Slot::Part(thunk),
+                                false => Slot::Part(thunk, pat),
                             },
                         ));
                     }
@@ -145,7 +147,7 @@ impl Evaluator {
         let strict = match function.code {
             Code::Builtin(_) => true,
             Code::Named(def) => self.is_process[def.0 as usize],
-            Code::Lambda(_) => false,
+            Code::Lambda(id) => self.process_lambdas.contains(&id),
         };
         let mut slots = Vec::with_capacity(arguments.len());
         for &argument in &arguments {
@@ -181,7 +183,7 @@ impl Evaluator {
                         Thunk::Done(value) => Some(Slot::Value(value.clone())),
                         _ => Some(Slot::Thunk(*thunk)),
                     },
-                    Slot::Definition | Slot::Part(_) => None,
+                    Slot::Definition | Slot::Part(..) => None,
                 }
             }
             Expr::Items(Bracket::Seq, items) if items.is_empty() => {
@@ -220,28 +222,48 @@ impl Evaluator {
                 }
                 self.apply_builtin(builtin, function, values, span)
             }
-            Code::Lambda(id) => {
-                let Expr::Lambda(pats, body) = self.ast().expr(id).clone() else {
-                    unreachable!("lambdas are lambda expressions");
-                };
-                let mut slots = Vec::new();
-                for (&pat, slot) in pats.iter().zip(&arguments) {
-                    if !self.bind(pat, slot, &function.env, &mut slots)? {
-                        return self.no_match("this function", &arguments, span);
-                    }
+            Code::Lambda(id) if self.process_lambdas.contains(&id) => {
+                let mut key = Vec::with_capacity(arguments.len());
+                for slot in &arguments {
+                    let value = self.plain(slot)?;
+                    key.push(self.canonical(value, span)?);
                 }
-                let env = frame(slots, &function.env);
+                let env = function.env.clone();
+                self.call(CallKey::Lambda(id, function.instance, key), &env)
+            }
+            Code::Lambda(id) => {
+                let (body, env) = self.enter_lambda(id, &arguments, &function.env, span)?;
                 self.eval(body, &env)
             }
             Code::Named(def) => self.apply_named(def, function, arguments, span),
         }
     }
 
+    /// The body of a lambda expression, and the environment with its arguments.
+    pub(super) fn enter_lambda(
+        &mut self,
+        id: ExprId,
+        arguments: &[Slot],
+        env: &Env,
+        span: Span,
+    ) -> Result<(ExprId, Env)> {
+        let Expr::Lambda(pats, body) = self.ast().expr(id).clone() else {
+            unreachable!("lambdas are lambda expressions");
+        };
+        let mut slots = Vec::new();
+        for (&pat, slot) in pats.iter().zip(arguments) {
+            if !self.bind(pat, slot, env, &mut slots)? {
+                return self.no_match("this function", arguments, span);
+            }
+        }
+        Ok((body, frame(slots, env)))
+    }
+
     fn plain(&mut self, slot: &Slot) -> Result<Value> {
         match slot {
             Slot::Value(value) => Ok(value.clone()),
             Slot::Thunk(thunk) => self.force(*thunk),
-            Slot::Definition | Slot::Part(_) => unreachable!("arguments are values or thunks"),
+            Slot::Definition | Slot::Part(..) => unreachable!("arguments are values or thunks"),
         }
     }
 

@@ -244,56 +244,60 @@ impl Evaluator {
         })
     }
 
-    /// The sets of what is missing for a complete value, one a field.
-    pub(super) fn missing(&mut self, value: &Value, span: Span) -> Result<Vec<Arc<Set>>> {
+    /// All ways to complete a value, each as the fields that are missing.
+    fn completions(&mut self, value: &Value, span: Span) -> Result<Vec<Vec<Value>>> {
         let (Value::Dot(items), Some(def)) = (value, head(value)) else {
-            return Ok(Vec::new());
+            return Ok(vec![Vec::new()]);
         };
         let fields = self.fields_of(def, span)?;
         let count = items.len() - 1;
-        let mut sets = Vec::new();
+        let mut starts = vec![Vec::new()];
         if count > 0 {
             let last = items.last().expect("not empty").clone();
             if head(&last).is_some() && !self.is_complete(&last, span)? {
-                sets.extend(self.missing_within(&last, &fields[count - 1], span)?);
+                starts = self.completions_within(&last, &fields[count - 1], span)?;
             }
         }
-        sets.extend(fields[count..].iter().cloned());
-        Ok(sets)
+        if count == fields.len() {
+            return Ok(starts);
+        }
+        let mut all = Vec::new();
+        let ends = self.elements(&Set::Dots(fields[count..].to_vec()), span)?;
+        for start in &starts {
+            for end in &ends {
+                let mut parts = start.clone();
+                match end {
+                    Value::Dot(items) => parts.extend(items.iter().cloned()),
+                    other => parts.push(other.clone()),
+                }
+                all.push(parts);
+            }
+        }
+        Ok(all)
     }
 
-    /// What is missing of a value that must end up in `field`.
-    fn missing_within(
+    /// The same for a value that must end up in `field`, which need not be a product.
+    fn completions_within(
         &mut self,
         value: &Value,
         field: &Arc<Set>,
         span: Span,
-    ) -> Result<Vec<Arc<Set>>> {
+    ) -> Result<Vec<Vec<Value>>> {
         if !self.is_finite(field) {
-            return self.missing(value, span);
+            return self.completions(value, span);
         }
         let Value::Dot(start) = value else {
             unreachable!("only dots can be incomplete");
         };
-        let mut columns: Vec<Vec<Value>> = Vec::new();
-        let mut rows = 0usize;
+        let mut all = Vec::new();
         for element in self.elements(field, span)? {
             if let Value::Dot(items) = &element
                 && let Some(rest) = rest_of(items, start)
             {
-                columns.resize(rest.len().max(columns.len()), Vec::new());
-                for (column, item) in columns.iter_mut().zip(rest) {
-                    column.push(item);
-                }
-                rows += 1;
+                all.push(rest);
             }
         }
-        let sets: Vec<Arc<Set>> = columns
-            .into_iter()
-            .map(|column| Arc::new(Set::explicit(column)))
-            .collect();
-        let _ = rows;
-        Ok(sets)
+        Ok(all)
     }
 
     /// All ways to complete a value, as what must be dotted to it.
@@ -301,22 +305,52 @@ impl Evaluator {
         if self.is_complete(value, span)? {
             return Ok(vec![Value::Dot(Arc::from(Vec::new()))]);
         }
-        let mut sets = self.missing(value, span)?;
-        if sets.len() == 1 {
-            let only = sets.remove(0);
+        if let Some(only) = self.last_field(value, span)? {
             return self.elements(&only, span);
         }
-        let all = self.elements(&Set::Dots(sets), span)?;
-        Ok(all)
+        let all = self.completions(value, span)?;
+        Ok(all.into_iter().map(dot_of).collect())
+    }
+
+    /// The set of the one field that is missing; none if more is missing.
+    fn last_field(&mut self, value: &Value, span: Span) -> Result<Option<Arc<Set>>> {
+        let (Value::Dot(items), Some(def)) = (value, head(value)) else {
+            return Ok(None);
+        };
+        let fields = self.fields_of(def, span)?;
+        if items.len() != fields.len() {
+            return Ok(None);
+        }
+        let last = items.last().expect("not empty").clone();
+        let complete = head(&last).is_none() || self.is_complete(&last, span)?;
+        let opened = items.len() == 1 || complete;
+        Ok(opened.then(|| fields[items.len() - 1].clone()))
     }
 
     /// All ways to add one field.
     pub(super) fn next_field(&mut self, value: &Value, span: Span) -> Result<Vec<Value>> {
-        match self.missing(value, span)?.first() {
-            Some(set) => {
-                let set = set.clone();
-                self.elements(&set, span)
+        let (Value::Dot(items), Some(def)) = (value, head(value)) else {
+            return Ok(Vec::new());
+        };
+        let fields = self.fields_of(def, span)?;
+        let count = items.len() - 1;
+        if count > 0 {
+            let last = items.last().expect("not empty").clone();
+            if head(&last).is_some() && !self.is_complete(&last, span)? {
+                let field = fields[count - 1].clone();
+                if !self.is_finite(&field) {
+                    return self.next_field(&last, span);
+                }
+                let all = self.completions_within(&last, &field, span)?;
+                let firsts = all.into_iter().filter_map(|rest| rest.into_iter().next());
+                let Set::Explicit(firsts) = Set::explicit(firsts.collect()) else {
+                    unreachable!("an explicit set was built");
+                };
+                return Ok(firsts);
             }
+        }
+        match fields.get(count).cloned() {
+            Some(set) => self.elements(&set, span),
             None => Ok(Vec::new()),
         }
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::closures::Closures;
 use super::process::CallBody;
@@ -33,6 +33,8 @@ pub(super) enum Thunk {
     Comprehension(ExprId, Env, ThunkId),
     /// The rest of a sequence, then this expression.
     Concat(ThunkId, ThunkId),
+    /// A tuple whose parts a pattern has looked at one by one.
+    Tuple(Vec<ThunkId>),
     /// Being computed, from this expression if it is known.
     Busy(Option<ExprId>),
     Done(Value),
@@ -43,6 +45,8 @@ pub(super) enum Thunk {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CallKey {
     Named(DefId, u32, Vec<Value>),
+    /// A lambda expression, its captured values by their number, and its arguments.
+    Lambda(ExprId, u32, Vec<Value>),
     Body(ExprId, Vec<Value>),
     Buffer(i64, Arc<Set>, Vec<Value>),
     Loop(crate::process::ProcId),
@@ -76,8 +80,10 @@ impl Default for Limits {
 pub struct Evaluator {
     pub(super) resolved: Resolved,
     pub(super) closures: Closures,
-    /// By definition: it is a process, or a function that yields one.
+    /// By definition: it is a process, or a function that yields one when it has all the
+    /// groups of arguments that it is defined with.
     pub(super) is_process: Vec<bool>,
+    pub(super) process_lambdas: FxHashSet<ExprId>,
     pub(super) thunks: Vec<Thunk>,
     pub(super) globals: FxHashMap<DefId, ThunkId>,
     pub(super) depth: u32,
@@ -104,7 +110,7 @@ pub struct Evaluator {
 impl Evaluator {
     pub fn new(resolved: Resolved, mut typed: Typed) -> Evaluator {
         let is_process = (0..resolved.defs.len())
-            .map(|index| typed.is_process(DefId(index as u32)))
+            .map(|index| typed.is_process(DefId(index as u32), &resolved))
             .collect();
         let mut channels = Vec::new();
         for decl in &resolved.top {
@@ -116,6 +122,7 @@ impl Evaluator {
             closures: Closures::new(&resolved),
             resolved,
             is_process,
+            process_lambdas: typed.process_lambdas(),
             thunks: Vec::new(),
             globals: FxHashMap::default(),
             depth: 0,
@@ -211,6 +218,11 @@ impl Evaluator {
                 Err(error) => Err(error),
             },
             Thunk::Concat(first, second) => self.concat_rest(first, second),
+            Thunk::Tuple(items) => items
+                .into_iter()
+                .map(|item| self.force(item))
+                .collect::<Result<Vec<Value>>>()
+                .map(|items| Value::Tuple(items.into())),
             Thunk::Busy(expr) => self.error_help(
                 expr.map(|expr| self.span(expr)).unwrap_or_default(),
                 "this definition needs its own value",
@@ -223,6 +235,25 @@ impl Evaluator {
             Err(error) => Thunk::Failed(error.clone()),
         };
         result
+    }
+
+    /// The parts of a tuple that is not computed yet, each with a thunk of its own, so that a
+    /// pattern computes only what it looks at. None if the thunk is anything else.
+    pub(super) fn open_tuple(&mut self, id: ThunkId) -> Option<Vec<ThunkId>> {
+        let (items, env) = match &self.thunks[id.0 as usize] {
+            Thunk::Tuple(items) => return Some(items.clone()),
+            Thunk::Expr(expr, env) => match self.ast().expr(*expr) {
+                Expr::Tuple(items) => (items.clone(), env.clone()),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let items: Vec<ThunkId> = items
+            .iter()
+            .map(|&item| self.thunk(Thunk::Expr(item, env.clone())))
+            .collect();
+        self.thunks[id.0 as usize] = Thunk::Tuple(items.clone());
+        Some(items)
     }
 
     fn concat_rest(&mut self, first: ThunkId, second: ThunkId) -> Result<Value> {
@@ -249,24 +280,18 @@ impl Evaluator {
             Slot::Value(value) => Ok(value.clone()),
             Slot::Thunk(thunk) => self.force(*thunk),
             Slot::Definition => self.local_definition(def, at),
-            Slot::Part(thunk) => self.part(def, *thunk),
+            Slot::Part(thunk, pat) => self.part(def, *thunk, *pat),
         }
     }
 
     /// A variable in the pattern of a definition.
-    fn part(&mut self, def: DefId, thunk: ThunkId) -> Result<Value> {
-        let DefKind::Value(decl) = self.resolved.def(def).kind else {
-            unreachable!("only pattern definitions have parts");
-        };
-        let Decl::Pattern(pat, body) = *self.ast().decl(decl) else {
-            unreachable!("values are defined by patterns");
-        };
+    fn part(&mut self, def: DefId, thunk: ThunkId, pat: PatId) -> Result<Value> {
         let mut found = Vec::new();
         if !self.bind(pat, &Slot::Thunk(thunk), &None, &mut found)? {
             let value = self.force(thunk)?;
             let shown = self.show(&value);
             return self.error(
-                self.span(body),
+                self.ast().pat_span(pat),
                 format!("the value {shown} does not match the pattern"),
             );
         }
@@ -416,7 +441,7 @@ impl Evaluator {
                 };
                 match whole {
                     true => self.force(thunk),
-                    false => self.part(def, thunk),
+                    false => self.part(def, thunk, pat),
                 }
             }
             DefKind::Datatype(_) => Ok(Value::Set(Arc::new(Set::Datatype(def)))),

@@ -192,11 +192,7 @@ impl Evaluator {
                 }
             }
             (Value::Set(x), Value::Set(y)) => {
-                let x = self.elements(x, span)?;
-                let y = self.elements(y, span)?;
-                let inside =
-                    |p: &[Value], q: &[Value]| p.iter().all(|v| q.binary_search(v).is_ok());
-                match (inside(&x, &y), inside(&y, &x)) {
+                match (self.is_subset(x, y, span)?, self.is_subset(y, x, span)?) {
                     (true, true) => Some(Equal),
                     (true, false) => Some(Less),
                     (false, true) => Some(Greater),

@@ -29,10 +29,20 @@ impl Evaluator {
             }
             _ => {}
         }
+        if let (Pat::Tuple(pats), Slot::Thunk(thunk)) = (self.ast().pat(pat).clone(), slot)
+            && let Some(items) = self.open_tuple(*thunk)
+        {
+            for (&pat, item) in pats.iter().zip(items) {
+                if !self.bind(pat, &Slot::Thunk(item), env, out)? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
         let value = match slot {
             Slot::Value(value) => value.clone(),
             Slot::Thunk(thunk) => self.force(*thunk)?,
-            Slot::Definition | Slot::Part(_) => unreachable!("only values are matched"),
+            Slot::Definition | Slot::Part(..) => unreachable!("only values are matched"),
         };
         self.bind_value(pat, value, env, out)
     }

@@ -14,6 +14,7 @@ use crate::syntax::source::Span;
 #[derive(Clone, Debug)]
 pub(super) enum CallBody {
     Named(DefId, Vec<Value>, Env),
+    Lambda(ExprId, Vec<Value>, Env),
     Body(ExprId, Env),
     Buffer(i64, std::sync::Arc<Set>, Vec<Value>),
     Loop(ProcId),
@@ -32,6 +33,9 @@ impl Evaluator {
                 let body = match &key {
                     CallKey::Named(def, _, arguments) => {
                         CallBody::Named(*def, arguments.clone(), env.clone())
+                    }
+                    CallKey::Lambda(expr, _, arguments) => {
+                        CallBody::Lambda(*expr, arguments.clone(), env.clone())
                     }
                     CallKey::Body(expr, _) => CallBody::Body(*expr, env.clone()),
                     CallKey::Buffer(bound, pairs, contents) => {
@@ -461,6 +465,11 @@ impl Evaluator {
                 }
                 _ => unreachable!("only functions and values are called"),
             },
+            CallBody::Lambda(id, arguments, env) => {
+                let slots: Vec<Slot> = arguments.into_iter().map(Slot::Value).collect();
+                let (body, env) = self.enter_lambda(id, &slots, &env, self.span(id))?;
+                self.process(body, &env)
+            }
             CallBody::Buffer(bound, pairs, contents) => self.unfold_buffer(bound, pairs, contents),
             CallBody::TimedStop(tock) => {
                 let again = self.timed_stop(tock)?;
@@ -615,7 +624,10 @@ impl Definitions for Evaluator {
             }
             CallBody::TimedStop(_) => Some("STOP".into()),
             CallBody::TimedSkip(_) => Some("SKIP".into()),
-            CallBody::Body(..) | CallBody::Loop(_) | CallBody::TimedPrefix(..) => None,
+            CallBody::Lambda(..)
+            | CallBody::Body(..)
+            | CallBody::Loop(_)
+            | CallBody::TimedPrefix(..) => None,
         }
     }
 }

@@ -363,6 +363,30 @@ impl Evaluator {
         })
     }
 
+    /// Whether all elements of `a` are in `b`. An infinite `a` is compared with `b` only where
+    /// their kinds decide it.
+    pub(super) fn is_subset(&mut self, a: &Set, b: &Set, span: Span) -> Result<bool, Error> {
+        if !self.is_finite(a) {
+            match (a, b) {
+                _ if a == b => return Ok(true),
+                (_, Set::Ints) => return Ok(true),
+                (Set::IntsFrom(x), Set::IntsFrom(y)) => return Ok(x >= y),
+                _ if self.is_finite(b) => return Ok(false),
+                (Set::Ints, Set::IntsFrom(_)) => return Ok(false),
+                (Set::Seqs(x), Set::Seqs(y)) | (Set::Subsets(x), Set::Subsets(y)) => {
+                    return self.is_subset(x, y, span);
+                }
+                _ => {}
+            }
+        }
+        for element in self.elements(a, span)? {
+            if !self.contains(b, &element, span)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     pub(super) fn union(
         &mut self,
         a: &Arc<Set>,

@@ -9,7 +9,7 @@ use super::set::Set;
 use crate::builtin::Builtin;
 use crate::process::ProcId;
 use crate::resolve::DefId;
-use crate::syntax::ast::ExprId;
+use crate::syntax::ast::{ExprId, PatId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThunkId(pub u32);
@@ -159,8 +159,8 @@ pub enum Slot {
     Thunk(ThunkId),
     /// A function or process of a `let`; its environment is the frame it stands in.
     Definition,
-    /// A variable in the pattern of a definition whose right side is this thunk.
-    Part(ThunkId),
+    /// A variable in a pattern that the value of this thunk is matched with.
+    Part(ThunkId, PatId),
 }
 
 /// The variables of a function call, a `let` or a generator, and those around them.

@@ -20,22 +20,40 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 pub struct Typed {
     types: Types,
     schemes: Vec<Option<Scheme>>,
+    // what each lambda expression yields
+    lambdas: FxHashMap<ExprId, TyId>,
 }
 
 impl Typed {
-    /// Whether a definition is a process, or a function that ends in one.
-    pub fn is_process(&mut self, def: DefId) -> bool {
+    /// Whether a definition is a process once it has all the groups of arguments that it is
+    /// defined with.
+    pub fn is_process(&mut self, def: DefId, resolved: &Resolved) -> bool {
         let Some(scheme) = &self.schemes[def.0 as usize] else {
             return false;
         };
         let mut ty = scheme.body;
-        loop {
-            match self.types.head_ty(ty) {
-                Ty::Function(_, result) => ty = result,
-                Ty::Proc => return true,
-                _ => return false,
+        if let DefKind::Function(decl) = resolved.def(def).kind
+            && let Decl::Function { clauses, .. } = resolved.ast.decl(decl)
+        {
+            for _ in clauses[0].groups.iter() {
+                match self.types.head_ty(ty) {
+                    Ty::Function(_, result) => ty = result,
+                    _ => return false,
+                }
             }
         }
+        self.types.head_ty(ty) == Ty::Proc
+    }
+
+    /// The lambda expressions whose bodies are processes.
+    pub fn process_lambdas(&mut self) -> FxHashSet<ExprId> {
+        let mut found = FxHashSet::default();
+        for (&id, &result) in &self.lambdas {
+            if self.types.head_ty(result) == Ty::Proc {
+                found.insert(id);
+            }
+        }
+        found
     }
 
     /// The type of a definition as a person reads it.
@@ -73,6 +91,7 @@ pub fn check(resolved: &Resolved) -> std::result::Result<Typed, Vec<Diagnostic>>
         schemes: vec![None; resolved.defs.len()],
         wildcards: FxHashMap::default(),
         type_variables: FxHashMap::default(),
+        lambdas: FxHashMap::default(),
         errors: Vec::new(),
         failed: FxHashSet::default(),
     };
@@ -98,6 +117,7 @@ pub fn check(resolved: &Resolved) -> std::result::Result<Typed, Vec<Diagnostic>>
         true => Ok(Typed {
             types: checker.types,
             schemes: checker.schemes,
+            lambdas: checker.lambdas,
         }),
         false => Err(checker.errors),
     }
@@ -111,6 +131,7 @@ pub(super) struct Checker<'a> {
     /// A wildcard keeps its type when its pattern is looked at again.
     pub(super) wildcards: FxHashMap<PatId, TyId>,
     type_variables: FxHashMap<Symbol, TyId>,
+    pub(super) lambdas: FxHashMap<ExprId, TyId>,
     errors: Vec<Diagnostic>,
     failed: FxHashSet<DeclId>,
 }

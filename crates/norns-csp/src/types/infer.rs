@@ -302,6 +302,7 @@ impl Checker<'_> {
                     self.pat(pat)?;
                 }
                 let result = self.infer(*body)?;
+                self.lambdas.insert(id, result);
                 let mut arguments = Vec::with_capacity(pats.len());
                 for &pat in pats {
                     arguments.push(self.pat(pat)?);
