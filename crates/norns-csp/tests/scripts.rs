@@ -118,7 +118,8 @@ fn errors_are_said_well() {
             .to_string_lossy()
             .into_owned();
         let said = match Script::load(&name, &text, &mut |path, _| {
-            include(path, &root().join("errors/x").display().to_string())
+            let from = root().join("errors/x").display().to_string();
+            include(path, &from).map(|(_, text)| (path.to_owned(), text))
         }) {
             Err(error) => error.render(),
             Ok(mut script) => {

@@ -13,8 +13,9 @@ use crate::syntax::source::Span;
 /// The channel or constructor at the head of a value.
 pub(super) fn head(value: &Value) -> Option<DefId> {
     match value {
-        Value::Dot(items) => match items[0] {
-            Value::Head(def) => Some(def),
+        // What completes a complete value is a dot without parts.
+        Value::Dot(items) => match items.first() {
+            Some(Value::Head(def)) => Some(*def),
             _ => None,
         },
         _ => None,

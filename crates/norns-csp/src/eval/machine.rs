@@ -248,12 +248,22 @@ impl Evaluator {
             },
             _ => return None,
         };
-        let items: Vec<ThunkId> = items
-            .iter()
-            .map(|&item| self.thunk(Thunk::Expr(item, env.clone())))
-            .collect();
+        let mut parts = Vec::with_capacity(items.len());
+        for &item in &items {
+            parts.push(match self.at_hand(item, &env) {
+                Some(Slot::Thunk(thunk)) => thunk,
+                Some(Slot::Value(value)) => self.thunk(Thunk::Done(value)),
+                _ => self.thunk(Thunk::Expr(item, env.clone())),
+            });
+        }
+        let items = parts;
         self.thunks[id.0 as usize] = Thunk::Tuple(items.clone());
         Some(items)
+    }
+
+    /// Whether a thunk has its value already.
+    pub(super) fn is_done(&self, id: ThunkId) -> bool {
+        matches!(self.thunks[id.0 as usize], Thunk::Done(_))
     }
 
     fn concat_rest(&mut self, first: ThunkId, second: ThunkId) -> Result<Value> {
@@ -287,6 +297,9 @@ impl Evaluator {
     /// A variable in the pattern of a definition.
     fn part(&mut self, def: DefId, thunk: ThunkId, pat: PatId) -> Result<Value> {
         let mut found = Vec::new();
+        if self.open_tuple(thunk).is_none() {
+            self.force(thunk)?;
+        }
         if !self.bind(pat, &Slot::Thunk(thunk), &None, &mut found)? {
             let value = self.force(thunk)?;
             let shown = self.show(&value);

@@ -39,12 +39,46 @@ impl Evaluator {
             }
             return Ok(true);
         }
+        // A pattern of variables only always matches a tuple: the tuple is computed when one
+        // of the variables is needed.
+        if let Slot::Thunk(thunk) = slot
+            && !self.is_done(*thunk)
+            && let Some(variables) = self.irrefutable(pat)
+        {
+            out.extend(
+                variables
+                    .into_iter()
+                    .map(|def| (def, Slot::Part(*thunk, pat))),
+            );
+            return Ok(true);
+        }
         let value = match slot {
             Slot::Value(value) => value.clone(),
             Slot::Thunk(thunk) => self.force(*thunk)?,
             Slot::Definition | Slot::Part(..) => unreachable!("only values are matched"),
         };
         self.bind_value(pat, value, env, out)
+    }
+
+    /// The variables of a pattern that any value of its type matches; none for other patterns.
+    fn irrefutable(&self, pat: PatId) -> Option<Vec<DefId>> {
+        let mut variables = Vec::new();
+        let mut left = vec![pat];
+        while let Some(pat) = left.pop() {
+            match self.ast().pat(pat) {
+                Pat::Wildcard => {}
+                Pat::Tuple(pats) => left.extend(pats.iter()),
+                Pat::Var(_) => {
+                    let def = self.resolved.pat(pat).expect("every pattern is resolved");
+                    if self.resolved.is_constructor(def) {
+                        return None;
+                    }
+                    variables.push(def);
+                }
+                _ => return None,
+            }
+        }
+        Some(variables)
     }
 
     fn bind_value(

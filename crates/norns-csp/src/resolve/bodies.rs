@@ -20,19 +20,13 @@ impl Resolver {
                     self.run(steps)?;
                 }
                 Body::Module {
-                    names,
-                    modules,
+                    home,
                     bodies,
                     prefix,
                     section,
                 } => {
                     self.enter();
-                    for (name, def) in names {
-                        self.bind_name(name, def);
-                    }
-                    for (name, info) in modules {
-                        self.bind_module(name, info);
-                    }
+                    self.bind_home(&home);
                     let outer = std::mem::replace(&mut self.prefix, prefix);
                     let outer_section = self.section;
                     self.section = section.or(outer_section);
@@ -42,7 +36,13 @@ impl Resolver {
                     self.leave();
                     result?;
                 }
-                Body::Template(decl) => self.template(decl)?,
+                Body::Template(decl) => {
+                    // What the module needs of the scope around it, it needs as a whole.
+                    self.current.push((group, decl, self.section));
+                    let result = self.template(decl);
+                    self.current.pop();
+                    result?;
+                }
             }
         }
         Ok(())
@@ -229,9 +229,98 @@ impl Resolver {
         self.pats[id.0 as usize] = Some(def);
     }
 
+    /// A sequence pattern has one part of unknown length at most.
+    pub(super) fn check_sequences(&self, pat: PatId) -> Result<()> {
+        let mut left = vec![pat];
+        while let Some(pat) = left.pop() {
+            self.ast.inner_pats(pat, &mut left);
+            let Pat::Concat(..) = self.ast.pat(pat) else {
+                continue;
+            };
+            let mut parts = vec![pat];
+            let mut unknown = 0;
+            while let Some(part) = parts.pop() {
+                match self.ast.pat(part) {
+                    Pat::Concat(a, b) => parts.extend([*b, *a]),
+                    Pat::Seq(_) | Pat::Str(_) => {}
+                    _ => unknown += 1,
+                }
+                if unknown == 2 {
+                    return Err(Diagnostic::new(
+                        Stage::Names,
+                        self.ast.pat_span(part),
+                        "a sequence pattern can have one part of unknown length only",
+                    )
+                    .help("`xs^ys` does not say where `xs` ends; `<x>^xs^<y>` does"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The patterns of one comprehension or prefix bind different names.
+    fn check_distinct(&self, pats: &[PatId], place: &str) -> Result<()> {
+        let mut seen: FxHashSet<Symbol> = FxHashSet::default();
+        for &pat in pats {
+            for (leaf, name) in self.pattern_names(pat) {
+                if self.constructor_named(name).is_none() && !seen.insert(name) {
+                    let span = self.ast.pat_span(leaf);
+                    return Err(self.bound_twice(name, span, place));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn bound_twice(&self, name: Symbol, span: Span, place: &str) -> Diagnostic {
+        Diagnostic::new(
+            Stage::Names,
+            span,
+            format!("`{}` is bound twice in one {place}", self.ast.name(name)),
+        )
+        .help("use different names and compare them with `==`")
+    }
+
+    fn check_statements(&self, stmts: &[Stmt]) -> Result<()> {
+        let pats: Vec<PatId> = stmts
+            .iter()
+            .filter_map(|stmt| match stmt {
+                Stmt::Generator(pat, _) => Some(*pat),
+                Stmt::Condition(_) => None,
+            })
+            .collect();
+        self.check_distinct(&pats, "list of generators")
+    }
+
+    fn check_fields(&self, fields: &[Field]) -> Result<()> {
+        let mut pats = Vec::new();
+        let mut input = false;
+        for field in fields {
+            match field {
+                Field::Nondeterministic(pat, _) if input => {
+                    return Err(Diagnostic::new(
+                        Stage::Names,
+                        self.ast.pat_span(*pat),
+                        "`$` stands after `?` in one prefix",
+                    )
+                    .help(
+                        "the choice of `$` comes first: write it before `?`, or as `|~| x : S @ …`",
+                    ));
+                }
+                Field::Input(pat, _) | Field::Nondeterministic(pat, _) => {
+                    input |= matches!(field, Field::Input(..));
+                    pats.push(*pat);
+                }
+                Field::Output(_) => {}
+            }
+        }
+        self.check_distinct(&pats, "prefix")
+    }
+
     fn bind_pats(&mut self, pats: &[PatId]) -> Result<()> {
         let mut seen: FxHashSet<Symbol> = FxHashSet::default();
         for &pat in pats {
+            self.check_sequences(pat)?;
             for (leaf, name) in self.pattern_names(pat) {
                 if let Some(def) = self.constructor_named(name) {
                     self.set_pat(leaf, def);
@@ -243,12 +332,7 @@ impl Resolver {
                     return Err(self.unknown(name, span, "constructor"));
                 }
                 if !seen.insert(name) {
-                    return Err(Diagnostic::new(
-                        Stage::Names,
-                        span,
-                        format!("`{}` is bound twice in one pattern", self.ast.name(name)),
-                    )
-                    .help("use different names and compare them with `==`"));
+                    return Err(self.bound_twice(name, span, "pattern"));
                 }
                 let def = self.new_def(name, span, DefKind::Local);
                 self.set_pat(leaf, def);
@@ -361,6 +445,7 @@ impl Resolver {
             | Expr::Range {
                 stmts: Some(stmts), ..
             } => {
+                self.check_statements(stmts)?;
                 out.push(Step::Enter);
                 stmt_steps(stmts, out);
                 match self.ast.expr(id) {
@@ -407,6 +492,7 @@ impl Resolver {
                 {
                     return Err(self.untimed(self.ast.pat_span(pat), "`$`"));
                 }
+                self.check_fields(fields)?;
                 out.push(Step::Expr(*event));
                 let binds = fields.iter().any(|f| !matches!(f, Field::Output(_)));
                 if binds {
@@ -439,6 +525,7 @@ impl Resolver {
                 stmts,
                 right,
             } => {
+                self.check_statements(stmts)?;
                 out.extend([Step::Expr(*left), Step::Expr(*right), Step::Enter]);
                 stmt_steps(stmts, out);
                 for &(from, to) in ties {
@@ -451,6 +538,7 @@ impl Resolver {
                 pairs,
                 stmts,
             } => {
+                self.check_statements(stmts)?;
                 out.extend([Step::Expr(*process), Step::Enter]);
                 stmt_steps(stmts, out);
                 for &(from, to) in pairs {
@@ -459,6 +547,7 @@ impl Resolver {
                 out.push(Step::Leave);
             }
             Expr::Replicated { op, stmts, body } => {
+                self.check_statements(stmts)?;
                 if let Replicated::Parallel(set) | Replicated::SyncChoice(set) = op {
                     out.push(Step::Expr(*set));
                 }
@@ -467,6 +556,7 @@ impl Resolver {
                 match op {
                     Replicated::Alphabetised(set) => out.push(Step::Expr(*set)),
                     Replicated::Link { ties, tie_stmts } => {
+                        self.check_statements(tie_stmts)?;
                         out.push(Step::Enter);
                         stmt_steps(tie_stmts, out);
                         for &(from, to) in ties {

@@ -1,10 +1,12 @@
 //! What declarations bring into scope: names, types, imports, modules and their instances.
 
-use rustc_hash::FxHashMap;
+use std::rc::Rc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Body, DefId, DefKind, GroupId, MAX_INSTANCES, ModuleInfo, Resolver, Result, Section, SectionId,
-    Undo,
+    Body, Copy, DefId, DefKind, GroupId, Home, MAX_INSTANCES, ModuleInfo, Resolver, Result,
+    Section, SectionId, Undo,
 };
 use crate::builtin::Import;
 use crate::diagnostic::{Diagnostic, Stage};
@@ -27,21 +29,27 @@ impl Resolver {
         for &(decl, section) in decls {
             self.declare_types(decl, section, (group, top), &mut seen, &mut bodies)?;
         }
+        // Modules and instances share their names with everything else of the scope.
+        let mut modules: FxHashMap<Symbol, Span> = FxHashMap::default();
         for &(decl, _) in decls {
-            let Decl::Module {
+            let (Decl::Module {
                 name, name_span, ..
-            } = self.ast.decl(decl).clone()
+            }
+            | Decl::Instance {
+                name, name_span, ..
+            }) = *self.ast.decl(decl)
             else {
                 continue;
             };
-            let info = ModuleInfo { decl };
-            if let Some(old) = self.modules.get(&name)
-                && decls.iter().any(|(other, _)| *other == old.decl)
-            {
-                return Err(self.twice(name, name_span, self.ast.decl_span(old.decl)));
+            let first = seen.get(&name).map(|(span, _)| *span);
+            if let Some(first) = modules.insert(name, name_span).or(first) {
+                return Err(self.twice(name, name_span, first));
             }
-            self.bind_module(name, info);
+            if let Decl::Module { .. } = self.ast.decl(decl) {
+                self.bind_module(name, ModuleInfo { decl, home: None });
+            }
         }
+        let mut instances: Vec<DeclId> = Vec::new();
         for &(decl, section) in decls {
             match self.ast.decl(decl).clone() {
                 Decl::Module {
@@ -55,26 +63,46 @@ impl Resolver {
                         bodies.push(Body::Template(decl));
                         continue;
                     }
-                    self.declare_module(name, None, &private, &exported, group, &mut bodies)?;
+                    let inside = [&private[..], &exported[..]].concat();
+                    let home = Home::default();
+                    let body = self.declare_module(name, &home, &inside, &exported, group)?;
+                    bodies.push(body);
                     if let Some(Body::Module { section: of, .. }) = bodies.last_mut() {
                         *of = section;
                     }
                 }
-                Decl::Instance {
-                    name,
-                    of,
-                    of_span,
-                    arguments,
-                    ..
-                } => {
-                    let body = self.declare_instance(decl, name, of, of_span, &arguments, group)?;
-                    bodies.extend(body);
-                }
+                Decl::Instance { .. } => instances.push(decl),
                 _ => {}
             }
         }
+        // An instance may be of a module inside another instance, whichever is written first.
+        while !instances.is_empty() {
+            let before = instances.len();
+            let mut left = Vec::new();
+            for &decl in &instances {
+                let Decl::Instance { of, .. } = *self.ast.decl(decl) else {
+                    unreachable!("only instances were collected");
+                };
+                match self.modules.get(&of).cloned() {
+                    Some(module) => bodies.extend(self.declare_instance(decl, module, group)?),
+                    None => left.push(decl),
+                }
+            }
+            if left.len() == before {
+                let Decl::Instance { of, of_span, .. } = *self.ast.decl(left[0]) else {
+                    unreachable!("only instances were collected");
+                };
+                return Err(self.unknown(of, of_span, "module"));
+            }
+            instances = left;
+        }
         for &(decl, section) in decls {
             self.declare_values(decl, section, (group, top), &mut seen, &mut bodies)?;
+        }
+        for (&name, &span) in &modules {
+            if let Some(&(other, _)) = seen.get(&name) {
+                return Err(self.twice(name, other, span));
+            }
         }
         for &(decl, _) in decls {
             if let Decl::Annotation(names, scheme) = self.ast.decl(decl).clone() {
@@ -287,6 +315,7 @@ impl Resolver {
     ) -> Result<()> {
         match self.ast.decl(decl).clone() {
             Decl::Pattern(pat, _) => {
+                self.check_sequences(pat)?;
                 let mut defs = Vec::new();
                 for (leaf, name) in self.pattern_names(pat) {
                     let def = match self.constructor_named(name) {
@@ -335,35 +364,41 @@ impl Resolver {
         }
     }
 
+    pub(super) fn bind_home(&mut self, home: &Home) {
+        for (name, def) in &home.names {
+            self.bind_name(*name, *def);
+        }
+        for (name, info) in &home.modules {
+            self.bind_module(*name, info.clone());
+        }
+    }
+
+    /// Declares the names of a module or of a copy of one: `inside` are all its declarations,
+    /// `home` is what it sees beside the names around it.
     fn declare_module(
         &mut self,
         name: Symbol,
-        parameters: Option<&[DeclId]>,
-        private: &[DeclId],
+        home: &Home,
+        inside: &[DeclId],
         exported: &[DeclId],
         group: GroupId,
-        bodies: &mut Vec<Body>,
-    ) -> Result<()> {
+    ) -> Result<Body> {
         let outer = self.prefix.clone();
         self.prefix = format!("{outer}{}::", self.ast.name(name));
         self.enter();
         let start = self.undo.len();
-        let parameters = parameters.unwrap_or_default();
-        let mut all = Vec::with_capacity(parameters.len() + private.len() + exported.len());
-        all.extend_from_slice(parameters);
-        all.extend_from_slice(private);
-        all.extend_from_slice(exported);
-        let inner = self.declare_all(&all, group, true)?;
+        self.bind_home(home);
+        let bodies = self.declare_all(inside, group, true)?;
         let exported_names = self.exported_names(exported);
         // What was bound in the module, to bind it again when its bodies are resolved.
-        let mut names = Vec::new();
-        let mut modules = Vec::new();
+        let mut home = Home::default();
         for undo in &self.undo[start..] {
             match undo {
-                Undo::Name(name, _) => names.push((*name, self.scope[name])),
-                Undo::Module(name, _) => modules.push((*name, self.modules[name])),
+                Undo::Name(name, _) => home.names.push((*name, self.scope[name])),
+                Undo::Module(name, _) => home.modules.push((*name, self.modules[name].clone())),
             }
         }
+        let home = Rc::new(home);
         let mut outside = Vec::new();
         let mut outside_modules = Vec::new();
         for inner in exported_names {
@@ -372,7 +407,9 @@ impl Resolver {
             if let Some(&def) = self.scope.get(&inner) {
                 outside.push((qualified, def));
             }
-            if let Some(&info) = self.modules.get(&inner) {
+            if let Some(info) = self.modules.get(&inner) {
+                let mut info = info.clone();
+                info.home.get_or_insert_with(|| home.clone());
                 outside_modules.push((qualified, info));
             }
         }
@@ -384,14 +421,12 @@ impl Resolver {
             self.bind_module(name, info);
         }
         let prefix = std::mem::replace(&mut self.prefix, outer);
-        bodies.push(Body::Module {
-            names,
-            modules,
-            bodies: inner,
+        Ok(Body::Module {
+            home,
+            bodies,
             prefix,
             section: None,
-        });
-        Ok(())
+        })
     }
 
     /// The names that declarations export, those of inner modules qualified.
@@ -407,6 +442,9 @@ impl Resolver {
                 } => {
                     names.push(*name);
                     names.extend(constructors.iter().map(|one| one.name));
+                }
+                Decl::External(all) | Decl::Transparent(all) => {
+                    names.extend(all.iter().map(|(name, _)| *name));
                 }
                 Decl::Channel(all, _) => names.extend(all.iter().map(|(name, _)| *name)),
                 Decl::Pattern(pat, _) => {
@@ -435,14 +473,17 @@ impl Resolver {
     fn declare_instance(
         &mut self,
         decl: DeclId,
-        name: Symbol,
-        of: Symbol,
-        of_span: Span,
-        arguments: &[ExprId],
+        module: ModuleInfo,
         group: GroupId,
     ) -> Result<Vec<Body>> {
-        let Some(&info) = self.modules.get(&of) else {
-            return Err(self.unknown(of, of_span, "module"));
+        let Decl::Instance {
+            name,
+            of,
+            arguments,
+            ..
+        } = self.ast.decl(decl).clone()
+        else {
+            unreachable!("called for instances");
         };
         let Decl::Module {
             parameters,
@@ -451,7 +492,7 @@ impl Resolver {
             nodes,
             name_span,
             ..
-        } = self.ast.decl(info.decl).clone()
+        } = self.ast.decl(module.decl).clone()
         else {
             unreachable!("modules are declared by module declarations");
         };
@@ -468,8 +509,7 @@ impl Resolver {
             )
             .related(name_span, "the module is here"));
         }
-        self.instances += 1;
-        if self.instances > MAX_INSTANCES {
+        if self.copies.len() >= MAX_INSTANCES {
             return Err(Diagnostic::new(
                 Stage::Names,
                 self.ast.decl_span(decl),
@@ -478,39 +518,62 @@ impl Resolver {
             .help("does a module contain an instance of itself?"));
         }
         let copied = self.ast.copy(nodes.0, nodes.1);
+        self.copies.push(Copy {
+            module: module.decl,
+            instance: decl,
+            decls: copied.new_decls(),
+        });
         let mut bindings = Vec::new();
-        for (&parameter, &argument) in parameters.iter().zip(arguments) {
+        for (&parameter, &argument) in parameters.iter().zip(&arguments) {
             let span = self.ast.expr_span(argument);
             let binding = Decl::Pattern(copied.pat(parameter), argument);
             bindings.push(self.ast.add_decl(binding, span));
         }
-        let private = copied.decls(&private);
         let exported = copied.decls(&exported);
-        let mut bodies = Vec::new();
-        self.declare_module(
-            name,
-            Some(&bindings),
-            &private,
-            &exported,
-            group,
-            &mut bodies,
-        )?;
+        let inside = [&bindings[..], &copied.decls(&private), &exported].concat();
+        let home = module.home.clone().unwrap_or_default();
+        let mut body = self.declare_module(name, &home, &inside, &exported, group)?;
         // The arguments belong to the scope outside.
-        let Some(Body::Module { bodies: inner, .. }) = bodies.last_mut() else {
-            unreachable!("declare_module adds the module last");
+        let Body::Module { bodies: inner, .. } = &mut body else {
+            unreachable!("a module was declared");
         };
-        let is_binding =
-            |body: &Body| matches!(body, Body::Decl(decl, _) if bindings.contains(decl));
-        let mut outside: Vec<Body> = Vec::new();
-        let mut index = 0;
-        while index < inner.len() {
-            match is_binding(&inner[index]) {
-                true => outside.push(inner.remove(index)),
-                false => index += 1,
+        let (mut outside, inside): (Vec<Body>, Vec<Body>) = std::mem::take(inner)
+            .into_iter()
+            .partition(|body| matches!(body, Body::Decl(decl, _) if bindings.contains(decl)));
+        *inner = inside;
+        outside.push(body);
+        Ok(outside)
+    }
+
+    /// No module depends on an instance of itself.
+    pub(super) fn check_instances(&self) -> Result<()> {
+        for copy in &self.copies {
+            let Decl::Module { name, nodes, .. } = self.ast.decl(copy.module) else {
+                unreachable!("only modules are copied");
+            };
+            let mut left = vec![copy.module];
+            left.extend((nodes.0.decls..nodes.1.decls).map(DeclId));
+            let mut seen: FxHashSet<DeclId> = left.iter().copied().collect();
+            while let Some(decl) = left.pop() {
+                for &need in self.needs.get(&decl).into_iter().flatten() {
+                    if copy.decls.contains(&need.0) {
+                        return Err(Diagnostic::new(
+                            Stage::Names,
+                            self.ast.decl_span(copy.instance),
+                            format!(
+                                "module `{}` depends on this instance of itself",
+                                self.ast.name(*name)
+                            ),
+                        )
+                        .related(self.ast.decl_span(decl), "this needs the instance"));
+                    }
+                    if seen.insert(need) {
+                        left.push(need);
+                    }
+                }
             }
         }
-        outside.extend(bodies);
-        Ok(outside)
+        Ok(())
     }
 
     fn type_names(&mut self, id: TypeId) {

@@ -8,6 +8,8 @@
 mod bodies;
 mod declarations;
 
+use std::rc::Rc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::builtin::{Builtin, Import};
@@ -154,13 +156,14 @@ pub fn resolve(ast: Ast) -> Result<Resolved> {
         current: Vec::new(),
         groups: 0,
         prefix: String::new(),
-        instances: 0,
+        copies: Vec::new(),
     };
     resolver.declare_builtins();
     let top = resolver.ast.top.clone();
     let group = resolver.new_group();
     let bodies = resolver.declare_all(&top, group, true)?;
     resolver.bodies(bodies, group)?;
+    resolver.check_instances()?;
     resolver.exprs.resize(resolver.ast.expr_count(), None);
     resolver.pats.resize(resolver.ast.pat_count(), None);
     Ok(Resolved {
@@ -180,9 +183,27 @@ pub fn resolve(ast: Ast) -> Result<Resolved> {
     })
 }
 
-#[derive(Clone, Copy)]
+/// A module that can be instantiated.
+#[derive(Clone)]
 struct ModuleInfo {
     decl: DeclId,
+    /// What is in scope where the module stands, if that is inside another module.
+    home: Option<Rc<Home>>,
+}
+
+/// The names that a module or an instance sees beside those around it.
+#[derive(Default)]
+struct Home {
+    names: Vec<(Symbol, DefId)>,
+    modules: Vec<(Symbol, ModuleInfo)>,
+}
+
+/// An instance, as a copy of the declarations of its module.
+struct Copy {
+    module: DeclId,
+    instance: DeclId,
+    /// The numbers of the copied declarations.
+    decls: std::ops::Range<u32>,
 }
 
 /// What is left to do once all names of a scope are known.
@@ -191,8 +212,7 @@ enum Body {
     Decl(DeclId, Option<SectionId>),
     /// A module or an instance: its own scope, and what is in it.
     Module {
-        names: Vec<(Symbol, DefId)>,
-        modules: Vec<(Symbol, ModuleInfo)>,
+        home: Rc<Home>,
         bodies: Vec<Body>,
         prefix: String,
         section: Option<SectionId>,
@@ -244,10 +264,10 @@ struct Resolver {
     groups: u32,
     // of the module that is being declared, with `::` at its end
     prefix: String,
-    instances: u32,
+    copies: Vec<Copy>,
 }
 
-const MAX_INSTANCES: u32 = 2000;
+const MAX_INSTANCES: usize = 2000;
 
 impl Resolver {
     fn new_group(&mut self) -> GroupId {

@@ -657,6 +657,11 @@ pub struct Copied {
 }
 
 impl Copied {
+    /// The numbers of the copied declarations.
+    pub fn new_decls(&self) -> std::ops::Range<u32> {
+        self.now.decls..self.now.decls + (self.to.decls - self.from.decls)
+    }
+
     pub fn expr(&self, id: ExprId) -> ExprId {
         match (self.from.exprs..self.to.exprs).contains(&id.0) {
             true => ExprId(id.0 - self.from.exprs + self.now.exprs),

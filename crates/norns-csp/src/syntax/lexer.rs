@@ -93,6 +93,8 @@ fn lex_file(
         newline: false,
         line_start: true,
     };
+    // The next token is the first of this file, or the first after an included file.
+    let mut edge = depth > 0;
     loop {
         lexer.skip_blanks()?;
         if lexer.at >= lexer.text.len() {
@@ -119,6 +121,20 @@ fn lex_file(
                 )
                 .help("a path is relative to the file that includes it")
             })?;
+            // A timed section may hold includes.
+            let opens_section = match &out[..] {
+                [.., before, last] => {
+                    last.tok == Tok::LeftBrace && matches!(before.tok, Tok::Timed | Tok::RightParen)
+                }
+                _ => false,
+            };
+            if let Some(last) = out.last()
+                && last.tok.absorbs_newline_after()
+                && last.tok != Tok::Newline
+                && !opens_section
+            {
+                return Err(crosses_files(last));
+            }
             push_newline(out, span);
             lex_file(
                 &included,
@@ -130,13 +146,28 @@ fn lex_file(
                 out,
                 depth + 1,
             )?;
+            if let Some(last) = out.last()
+                && last.tok.absorbs_newline_after()
+                && last.tok != Tok::Newline
+                && !opens_section
+            {
+                return Err(crosses_files(last));
+            }
             let span = lexer.span(lexer.at);
             push_newline(out, span);
             lexer.newline = true;
+            edge = true;
             continue;
         }
         let tok = lexer.token(names, words)?;
         let span = lexer.span(low);
+        if std::mem::take(&mut edge)
+            && tok.absorbs_newline_before()
+            && !out.is_empty()
+            && !matches!(tok, Tok::RightBrace | Tok::Within)
+        {
+            return Err(crosses_files(&Token { tok, span }));
+        }
         let newline = std::mem::take(&mut lexer.newline);
         if newline && !tok.absorbs_newline_before() {
             let soaked = out
@@ -150,6 +181,18 @@ fn lex_file(
         out.push(Token { tok, span });
     }
     Ok(())
+}
+
+fn crosses_files(token: &Token) -> Diagnostic {
+    Diagnostic::new(
+        Stage::Syntax,
+        token.span,
+        format!(
+            "a definition cannot continue in another file, but {} stands at its edge",
+            token.tok.describe()
+        ),
+    )
+    .help("end every definition in the file in which it begins")
 }
 
 fn push_newline(out: &mut Vec<Token>, span: Span) {

@@ -74,6 +74,11 @@ impl SourceMap {
         Some(start)
     }
 
+    /// Where each file begins, in ascending order.
+    pub fn starts(&self) -> Vec<u32> {
+        self.files.iter().map(|file| file.start).collect()
+    }
+
     pub fn file_at(&self, offset: u32) -> Option<&SourceFile> {
         let after = self.files.partition_point(|file| file.start <= offset);
         after.checked_sub(1).map(|index| &self.files[index])

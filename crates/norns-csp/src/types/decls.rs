@@ -10,7 +10,7 @@ use super::ty::{Constraint, Scheme, Ty, TyId, Types, VarId};
 use crate::diagnostic::{Diagnostic, Stage};
 use crate::graph::strongly_connected;
 use crate::resolve::{DefId, DefKind, Resolved};
-use crate::syntax::ast::*;
+use crate::syntax::ast::{self, *};
 use crate::syntax::source::Span;
 
 type Result<T> = std::result::Result<T, Diagnostic>;
@@ -400,7 +400,7 @@ impl Checker<'_> {
                 }
             }
             let result = match &wanted {
-                Some((_, result)) => self.expect(clause.body, *result)?,
+                Some((_, result)) => self.expect_annotated(clause.body, *result)?,
                 None => self.infer(clause.body)?,
             };
             let result = self.eval_dots_at(body_span, result)?;
@@ -423,6 +423,18 @@ impl Checker<'_> {
         }
         self.unify_at(span, whole, ty)?;
         Ok(())
+    }
+
+    /// Expects the type of an annotation. Its variables cannot be bound, so dots are evaluated
+    /// first.
+    fn expect_annotated(&mut self, body: ExprId, expected: TyId) -> Result<TyId> {
+        if self.types.head_ty(expected) == Ty::Proc {
+            return self.expect(body, Types::PROC);
+        }
+        let span = self.ast.expr_span(body);
+        let found = self.infer(body)?;
+        let found = self.eval_dots_at(span, found)?;
+        self.unify_at(span, expected, found)
     }
 
     fn unify_clauses(&mut self, def: DefId, span: Span, a: TyId, b: TyId) -> Result<TyId> {
@@ -451,7 +463,7 @@ impl Checker<'_> {
         };
         let (left, right) = match annotation {
             None => (self.pat(pat)?, self.infer(body)?),
-            Some(ty) => (self.expect_pat(pat, ty)?, self.expect(body, ty)?),
+            Some(ty) => (self.expect_pat(pat, ty)?, self.expect_annotated(body, ty)?),
         };
         let left = self.eval_dots_at(ast.pat_span(pat), left)?;
         let right = self.eval_dots_at(span, right)?;
@@ -641,8 +653,71 @@ impl Checker<'_> {
         let Decl::Annotation(_, scheme) = self.ast.decl(decl) else {
             unreachable!("annotations are annotation declarations");
         };
+        self.check_constraints(scheme)?;
         self.annotated_type(scheme.body, &scheme.constraints)
             .map(Some)
+    }
+
+    /// A constraint speaks of a variable that the annotation itself introduces.
+    fn check_constraints(&mut self, scheme: &ast::Scheme) -> Result<()> {
+        for &(class, variable, span) in &scheme.constraints {
+            let (class, name) = (self.ast.name(class), self.ast.name(variable));
+            let refuse = |message: String, help: &str| {
+                Err(Diagnostic::new(Stage::Types, span, message).help(help))
+            };
+            if self.type_variables.contains_key(&variable) {
+                return refuse(
+                    format!("`{class} {name}` constrains a type variable of the definition around"),
+                    "put the constraint into the annotation that introduces the variable",
+                );
+            }
+            if !self.mentions(scheme.body, variable) {
+                return refuse(
+                    format!("`{class} {name}`: the type has no variable `{name}`"),
+                    "a constraint speaks of a type variable of the annotated type",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a type variable of that name is in an annotated type.
+    fn mentions(&self, id: TypeId, variable: Symbol) -> bool {
+        let mut left = vec![id];
+        while let Some(id) = left.pop() {
+            match self.ast.type_expr(id) {
+                TypeExpr::Name(name) => {
+                    if *name == variable && !self.names_type(id, *name) {
+                        return true;
+                    }
+                }
+                TypeExpr::Extendable(name, result) => {
+                    if *name == variable {
+                        return true;
+                    }
+                    left.push(*result);
+                }
+                TypeExpr::Set(inner) | TypeExpr::Seq(inner) => left.push(*inner),
+                TypeExpr::Map(a, b) | TypeExpr::Dot(a, b) | TypeExpr::Dotable(a, b) => {
+                    left.extend([*a, *b]);
+                }
+                TypeExpr::Tuple(items) => left.extend(items.iter()),
+                TypeExpr::Function(arguments, result) => {
+                    left.extend(arguments.iter());
+                    left.push(*result);
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether a name in an annotation is that of a type, not of a variable.
+    fn names_type(&self, id: TypeId, name: Symbol) -> bool {
+        let is_datatype = self
+            .resolved
+            .type_def(id)
+            .is_some_and(|def| matches!(self.resolved.def(def).kind, DefKind::Datatype(_)));
+        is_datatype || starts_like_a_type(self.ast.name(name))
     }
 
     fn annotated_type(
@@ -667,7 +742,7 @@ impl Checker<'_> {
                     "Event" => return Ok(Types::EVENT),
                     _ => {}
                 }
-                if text.starts_with(|c: char| c.is_ascii_uppercase()) || text.contains("::") {
+                if starts_like_a_type(text) {
                     return Err(Diagnostic::new(
                         Stage::Types,
                         ast.type_span(id),
@@ -699,6 +774,14 @@ impl Checker<'_> {
                 self.annotated_type(*right, constraints)?,
             ),
             TypeExpr::Extendable(variable, result) => {
+                if starts_like_a_type(ast.name(*variable)) {
+                    return Err(Diagnostic::new(
+                        Stage::Types,
+                        ast.type_span(id),
+                        "a type variable must stand before `=>*`",
+                    )
+                    .help("`a =>* Event` is the type of an event or of a channel whose fields are `a`"));
+                }
                 let variable = self.type_variable(*variable, constraints);
                 let result = self.annotated_type(*result, constraints)?;
                 let Ty::Var(var) = *self.types.get(variable) else {
@@ -737,4 +820,9 @@ impl Checker<'_> {
         self.type_variables.insert(name, ty);
         ty
     }
+}
+
+/// Type variables are lower case; every other name is that of a type.
+fn starts_like_a_type(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_uppercase()) || name.contains("::")
 }

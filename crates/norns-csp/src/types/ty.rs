@@ -102,6 +102,14 @@ pub struct Types {
     /// The types of the fields of each constructor of a datatype, once they are known.
     pub(super) datatypes: rustc_hash::FxHashMap<DefId, Vec<TyId>>,
     pub(super) depth: u32,
+    /// Types share their parts, so a type can be far larger than the memory it takes. These
+    /// tables keep every walk over a type to one visit of each part: pairs that were made equal,
+    pub(super) unified: rustc_hash::FxHashMap<(TyId, TyId), TyId>,
+    /// constraints that were found to hold,
+    pub(super) constrained: rustc_hash::FxHashSet<(Constraint, TyId)>,
+    /// and, during one evaluation of dots, what each part was evaluated to.
+    pub(super) evaluated: rustc_hash::FxHashMap<TyId, TyId>,
+    pub(super) evaluating: u32,
 }
 
 impl Types {
@@ -129,6 +137,10 @@ impl Types {
             symmetric: true,
             datatypes: Default::default(),
             depth: 0,
+            unified: Default::default(),
+            constrained: Default::default(),
+            evaluated: Default::default(),
+            evaluating: 0,
         }
     }
 

@@ -47,6 +47,26 @@ impl Types {
         if a == b {
             return Ok(a);
         }
+        let compound = self.is_compound(a) && self.is_compound(b);
+        if compound && let Some(&known) = self.unified.get(&(a, b)) {
+            return Ok(known);
+        }
+        let result = self.unify_nodes(a, b)?;
+        if compound {
+            self.unified.insert((a, b), result);
+        }
+        Ok(result)
+    }
+
+    fn is_compound(&self, ty: TyId) -> bool {
+        matches!(
+            self.get(ty),
+            Ty::Set(_) | Ty::Seq(_) | Ty::Map(..) | Ty::Tuple(_) | Ty::Function(..)
+        )
+    }
+
+    /// Unifies two types whose outermost variables and extensions have been followed.
+    fn unify_nodes(&mut self, a: TyId, b: TyId) -> Result<TyId> {
         match (self.get(a).clone(), self.get(b).clone()) {
             (Ty::Var(x), Ty::Var(y)) if x == y => Ok(a),
             (Ty::Var(x), Ty::Var(y)) => self.unify_vars(x, y, a, b),
@@ -68,6 +88,9 @@ impl Types {
             }
             (Ty::Tuple(x), Ty::Tuple(y)) if x.len() == y.len() => {
                 let items = self.unify_all(&x, &y)?;
+                if items[..] == x[..] {
+                    return Ok(a);
+                }
                 Ok(self.add(Ty::Tuple(items.into())))
             }
             (Ty::Function(x, r), Ty::Function(y, s)) if x.len() == y.len() => {
@@ -219,13 +242,13 @@ impl Types {
         let constraints = self.vars[var.0 as usize].constraints;
         self.constrain_all(constraints, ty)?;
         let mut ty = ty;
-        if self.occurs(var, ty)? {
+        if self.occurs(var, ty) {
             ty = self.eval_dots(ty)?;
             let head = self.head(ty);
             if *self.get(head) == Ty::Var(var) {
                 return Ok(head);
             }
-            if self.occurs(var, ty)? {
+            if self.occurs(var, ty) {
                 return Err(Mismatch::Infinite);
             }
         }
@@ -250,7 +273,7 @@ impl Types {
         if self.is_rigid(var) {
             return Err(Mismatch::Types);
         }
-        if self.occurs(var, ty)? {
+        if self.occurs(var, ty) {
             return Err(Mismatch::Infinite);
         }
         let level = self.vars[var.0 as usize].level;
@@ -260,17 +283,20 @@ impl Types {
     }
 
     /// All variables of a type, those of extensions among them.
-    fn free_vars(&mut self, ty: TyId, found: &mut Vec<VarId>) -> bool {
+    fn free_vars(&mut self, ty: TyId, found: &mut Vec<VarId>) {
         let mut left = vec![ty];
-        let mut steps = 0;
+        let mut visited: FxHashSet<TyId> = FxHashSet::default();
+        let mut seen: FxHashSet<VarId> = FxHashSet::default();
         while let Some(ty) = left.pop() {
-            steps += 1;
-            if steps > 1_000_000 {
-                return false;
+            let ty = self.head(ty);
+            if self.is_compound(ty) && !visited.insert(ty) {
+                continue;
             }
-            match self.head_ty(ty) {
-                Ty::Var(var) if !found.contains(&var) => {
-                    found.push(var);
+            match self.get(ty).clone() {
+                Ty::Var(var) => {
+                    if seen.insert(var) {
+                        found.push(var);
+                    }
                 }
                 Ty::Set(inner) | Ty::Seq(inner) => left.push(inner),
                 Ty::Map(a, b) | Ty::Dot(a, b) | Ty::Dotable(a, b) => left.extend([b, a]),
@@ -280,7 +306,7 @@ impl Types {
                     left.extend(arguments.iter().rev());
                 }
                 Ty::Extendable(base, var) => {
-                    if !found.contains(&var) {
+                    if seen.insert(var) {
                         found.push(var);
                     }
                     left.push(base);
@@ -288,15 +314,12 @@ impl Types {
                 _ => {}
             }
         }
-        true
     }
 
-    fn occurs(&mut self, var: VarId, ty: TyId) -> Result<bool> {
+    fn occurs(&mut self, var: VarId, ty: TyId) -> bool {
         let mut found = Vec::new();
-        match self.free_vars(ty, &mut found) {
-            true => Ok(found.contains(&var)),
-            false => Err(Mismatch::TooDeep),
-        }
+        self.free_vars(ty, &mut found);
+        found.contains(&var)
     }
 
     fn lower_levels(&mut self, ty: TyId, level: u32) {
@@ -329,36 +352,66 @@ impl Types {
             let constraints = self.vars[var.0 as usize].constraints;
             fresh.insert(var, self.fresh_var(constraints));
         }
-        self.substitute(scheme.body, &fresh)
+        self.substitute(scheme.body, &fresh, &mut FxHashMap::default())
     }
 
-    fn substitute(&mut self, ty: TyId, fresh: &FxHashMap<VarId, VarId>) -> TyId {
+    /// The type with fresh variables; `done` has the parts that were seen, so that they stay
+    /// shared.
+    fn substitute(
+        &mut self,
+        ty: TyId,
+        fresh: &FxHashMap<VarId, VarId>,
+        done: &mut FxHashMap<TyId, TyId>,
+    ) -> TyId {
         let ty = self.head(ty);
+        if let Some(&new) = done.get(&ty) {
+            return new;
+        }
+        let new = self.substitute_node(ty, fresh, done);
+        done.insert(ty, new);
+        new
+    }
+
+    fn substitute_node(
+        &mut self,
+        ty: TyId,
+        fresh: &FxHashMap<VarId, VarId>,
+        done: &mut FxHashMap<TyId, TyId>,
+    ) -> TyId {
         let node = match self.get(ty).clone() {
             Ty::Var(var) => match fresh.get(&var) {
                 Some(&new) => Ty::Var(new),
                 None => return ty,
             },
-            Ty::Set(inner) => Ty::Set(self.substitute(inner, fresh)),
-            Ty::Seq(inner) => Ty::Seq(self.substitute(inner, fresh)),
-            Ty::Map(a, b) => Ty::Map(self.substitute(a, fresh), self.substitute(b, fresh)),
-            Ty::Dot(a, b) => Ty::Dot(self.substitute(a, fresh), self.substitute(b, fresh)),
-            Ty::Dotable(a, b) => Ty::Dotable(self.substitute(a, fresh), self.substitute(b, fresh)),
+            Ty::Set(inner) => Ty::Set(self.substitute(inner, fresh, done)),
+            Ty::Seq(inner) => Ty::Seq(self.substitute(inner, fresh, done)),
+            Ty::Map(a, b) => Ty::Map(
+                self.substitute(a, fresh, done),
+                self.substitute(b, fresh, done),
+            ),
+            Ty::Dot(a, b) => Ty::Dot(
+                self.substitute(a, fresh, done),
+                self.substitute(b, fresh, done),
+            ),
+            Ty::Dotable(a, b) => Ty::Dotable(
+                self.substitute(a, fresh, done),
+                self.substitute(b, fresh, done),
+            ),
             Ty::Tuple(items) => Ty::Tuple(
                 items
                     .iter()
-                    .map(|&item| self.substitute(item, fresh))
+                    .map(|&item| self.substitute(item, fresh, done))
                     .collect(),
             ),
             Ty::Function(arguments, result) => {
                 let arguments = arguments
                     .iter()
-                    .map(|&argument| self.substitute(argument, fresh))
+                    .map(|&argument| self.substitute(argument, fresh, done))
                     .collect();
-                Ty::Function(arguments, self.substitute(result, fresh))
+                Ty::Function(arguments, self.substitute(result, fresh, done))
             }
             Ty::Extendable(base, var) => {
-                let base = self.substitute(base, fresh);
+                let base = self.substitute(base, fresh, done);
                 Ty::Extendable(base, fresh.get(&var).copied().unwrap_or(var))
             }
             _ => return ty,
@@ -384,7 +437,16 @@ impl Types {
             self.depth -= 1;
             return Err(Mismatch::TooDeep);
         }
-        let result = self.constrain_head(constraint, ty);
+        let ty = self.head(ty);
+        let compound = self.is_compound(ty);
+        let known = compound && self.constrained.contains(&(constraint, ty));
+        let result = match known {
+            true => Ok(()),
+            false => self.constrain_head(constraint, ty),
+        };
+        if compound && result.is_ok() {
+            self.constrained.insert((constraint, ty));
+        }
         self.depth -= 1;
         result
     }
@@ -703,7 +765,24 @@ impl Types {
             self.depth -= 1;
             return Err(Mismatch::TooDeep);
         }
-        let result = self.eval_dots_head(ty);
+        let ty = self.head(ty);
+        let compound = self.is_compound(ty);
+        if self.evaluating == 0 {
+            self.evaluated.clear();
+        }
+        self.evaluating += 1;
+        let known = match compound {
+            true => self.evaluated.get(&ty).copied(),
+            false => None,
+        };
+        let result = match known {
+            Some(known) => Ok(known),
+            None => self.eval_dots_head(ty),
+        };
+        if compound && let Ok(new) = result {
+            self.evaluated.insert(ty, new);
+        }
+        self.evaluating -= 1;
         self.depth -= 1;
         result
     }
@@ -726,18 +805,26 @@ impl Types {
                 Ty::Seq(new)
             }
             Ty::Map(key, value) => Ty::Map(self.eval_dots(key)?, self.eval_dots(value)?),
-            Ty::Tuple(items) => Ty::Tuple(
-                items
+            Ty::Tuple(items) => {
+                let new: Box<[TyId]> = items
                     .iter()
                     .map(|&item| self.eval_dots(item))
-                    .collect::<Result<_>>()?,
-            ),
+                    .collect::<Result<_>>()?;
+                if new == items {
+                    return Ok(ty);
+                }
+                Ty::Tuple(new)
+            }
             Ty::Function(arguments, result) => {
-                let arguments = arguments
+                let new: Box<[TyId]> = arguments
                     .iter()
                     .map(|&argument| self.eval_dots(argument))
                     .collect::<Result<_>>()?;
-                Ty::Function(arguments, self.eval_dots(result)?)
+                let new_result = self.eval_dots(result)?;
+                if new == arguments && new_result == result {
+                    return Ok(ty);
+                }
+                Ty::Function(new, new_result)
             }
             Ty::Dot(..) => {
                 let parts = self.dot_list(ty);

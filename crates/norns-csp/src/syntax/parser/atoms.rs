@@ -197,7 +197,11 @@ impl Parser {
         if self.eat(Tok::RightPipeBrace) {
             return Ok(Expr::Productions(Exprs::default(), None));
         }
-        let items = self.comma_list()?;
+        // `{| | x <- s |}` has no items.
+        let items = match self.peek() {
+            Tok::Pipe => Vec::new(),
+            _ => self.comma_list()?,
+        };
         let stmts = match self.eat(Tok::Pipe) {
             true => Some(self.statements()?),
             false => None,

@@ -78,7 +78,7 @@ impl Parser {
                 Decl::Function { name, .. } => Some(*name),
                 _ => None,
             });
-            if current.is_some() && current == previous {
+            if current.is_some() && current == previous && self.in_one_file(last, decl) {
                 if let Decl::Function { clauses: more, .. } = self.ast.decl(decl) {
                     clauses.extend(more.iter().cloned());
                 }
@@ -93,6 +93,15 @@ impl Parser {
         let last = out.last().copied();
         self.close_clauses(last, &mut clauses);
         out
+    }
+
+    /// Whether two declarations stand in the same file.
+    fn in_one_file(&self, first: Option<DeclId>, second: DeclId) -> bool {
+        let file = |decl: DeclId| {
+            let at = self.ast.decl_span(decl).low;
+            self.file_starts.partition_point(|&start| start <= at)
+        };
+        first.is_some_and(|first| file(first) == file(second))
     }
 
     fn close_clauses(&mut self, decl: Option<DeclId>, collected: &mut Vec<Clause>) {

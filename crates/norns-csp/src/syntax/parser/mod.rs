@@ -34,6 +34,7 @@ pub fn parse(name: &str, text: &str, sources: &mut SourceMap, includes: Includes
         ast,
         open_seqs: vec![0],
         nesting: 0,
+        file_starts: sources.starts(),
         parenthesised: Vec::new(),
     };
     let top = parser.declarations(Place::Top)?;
@@ -49,6 +50,8 @@ struct Parser {
     // how many sequences are open in each bracket, innermost last
     open_seqs: Vec<u32>,
     nesting: u32,
+    // where each file begins on the number line of positions
+    file_starts: Vec<u32>,
     // by expression: it stands in parentheses, so `hide` does not look into it
     parenthesised: Vec<bool>,
 }
