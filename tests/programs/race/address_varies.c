@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 static void *worker(void *block) {
-    ++*(int *)block; // finds: data-race
+    ++*(int *)block; // finds: data-race, with line 16
     return 0;
 }
 
@@ -13,7 +13,7 @@ int main(void) {
     void *before = malloc(1000 + getpid() % 97 * 64);
     int *block = calloc(16, sizeof *block);
     pthread_create(&thread, 0, worker, block);
-    ++*block; // finds: data-race
+    ++*block; // finds: data-race, with line 7
     pthread_join(thread, 0);
     free(before);
     free(block);

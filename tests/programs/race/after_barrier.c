@@ -6,7 +6,7 @@ static int shared;
 
 static void *worker(void *unused) {
     pthread_barrier_wait(&b);
-    shared = 1; // finds: data-race write
+    shared = 1; // finds: data-race write, with line 18
     return unused;
 }
 
@@ -15,7 +15,7 @@ int main(void) {
     pthread_barrier_init(&b, 0, 2);
     pthread_create(&thread, 0, worker, 0);
     pthread_barrier_wait(&b);
-    shared = 2; // finds: data-race write
+    shared = 2; // finds: data-race write, with line 9
     pthread_join(thread, 0);
     return 0;
 }

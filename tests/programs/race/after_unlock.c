@@ -8,7 +8,7 @@ static void *worker(void *unused) {
     pthread_mutex_lock(&m);
     counter++;
     pthread_mutex_unlock(&m);
-    seen = counter; // finds: data-race read
+    seen = counter; // finds: data-race read, with line 19
     return unused;
 }
 
@@ -16,7 +16,7 @@ int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
     pthread_mutex_lock(&m);
-    counter++; // finds: data-race write
+    counter++; // finds: data-race write, with line 11
     pthread_mutex_unlock(&m);
     pthread_join(thread, 0);
     return 0;

@@ -7,7 +7,7 @@ static int shared;
 
 static void *worker(void *unused) {
     sem_wait(&s);
-    shared = 1; // finds: data-race write
+    shared = 1; // finds: data-race write, with line 19
     return unused;
 }
 
@@ -16,7 +16,7 @@ int main(void) {
     sem_init(&s, 0, 0);
     pthread_create(&thread, 0, worker, 0);
     sem_post(&s);
-    shared = 2; // finds: data-race write
+    shared = 2; // finds: data-race write, with line 10
     pthread_join(thread, 0);
     return 0;
 }

@@ -20,7 +20,7 @@ static void *worker(void *argument) {
     pthread_mutex_lock(&m);
     jobs[number] = job;
     pthread_mutex_unlock(&m);
-    job->result = number; // finds: data-race write
+    job->result = number; // finds: data-race write, with line 38
     return 0;
 }
 
@@ -35,7 +35,7 @@ int main(void) {
             job = jobs[number];
             pthread_mutex_unlock(&m);
         }
-        seen += job->result; // finds: data-race read
+        seen += job->result; // finds: data-race read, with line 23
     }
     pthread_join(threads[0], 0);
     pthread_join(threads[1], 0);

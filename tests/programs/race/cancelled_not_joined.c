@@ -8,7 +8,7 @@ static int value;
 
 static void clean_up(void *unused) {
     (void)unused;
-    value++; // finds: data-race
+    value++; // finds: data-race, with line 26
 }
 
 static void *worker(void *unused) {
@@ -23,7 +23,7 @@ int main(void) {
     sem_init(&never, 0, 0);
     pthread_create(&thread, 0, worker, 0);
     pthread_cancel(thread);
-    value++; // finds: data-race
+    value++; // finds: data-race, with line 11
     pthread_join(thread, 0);
     return 0;
 }

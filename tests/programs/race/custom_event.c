@@ -7,7 +7,7 @@ static int value;
 
 static void *worker(void *unused) {
     __norns_custom("begin", 6);
-    value = 1; // finds: data-race write
+    value = 1; // finds: data-race write, with line 20
     __norns_custom("end", 4);
     return unused;
 }
@@ -17,7 +17,7 @@ int main(void) {
     __norns_custom("main", 5);
     pthread_create(&thread, 0, worker, 0);
     __norns_custom("begin", 6);
-    value = 2; // finds: data-race write
+    value = 2; // finds: data-race write, with line 10
     __norns_custom("end", 4);
     pthread_join(thread, 0);
     return 0;

@@ -7,7 +7,7 @@ static void deep(int depth) {
     if (depth > 0)
         deep(depth - 1);
     else
-        value++; // finds: data-race
+        value++; // finds: data-race, with itself
     __asm__ volatile("");
 }
 

@@ -7,7 +7,7 @@ static int shared;
 
 static void *worker(void *unused) {
     sem_post(&started);
-    shared = 1; // finds: data-race write
+    shared = 1; // finds: data-race write, with line 22
     sem_post(&finished);
     return unused;
 }
@@ -19,7 +19,7 @@ int main(void) {
     pthread_create(&thread, 0, worker, 0);
     pthread_detach(thread);
     sem_wait(&started);
-    shared = 2; // finds: data-race write
+    shared = 2; // finds: data-race write, with line 10
     sem_wait(&finished);
     return 0;
 }

@@ -5,7 +5,7 @@ static struct { char a, b, c; } s;
 
 static void *worker(void *unused) {
     s.a = 1;
-    s.c = 1; // finds: data-race write
+    s.c = 1; // finds: data-race write, with line 16
     return unused;
 }
 
@@ -13,7 +13,7 @@ int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
     s.b = 2;
-    s.c = 2; // finds: data-race write
+    s.c = 2; // finds: data-race write, with line 8
     pthread_join(thread, 0);
     return 0;
 }

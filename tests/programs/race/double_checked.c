@@ -8,7 +8,7 @@ static int missing;
 
 static void *worker(void *unused) {
     pthread_mutex_lock(&m);
-    instance = malloc(sizeof *instance); // finds: data-race write
+    instance = malloc(sizeof *instance); // finds: data-race write, with line 19
     pthread_mutex_unlock(&m);
     return unused;
 }
@@ -16,7 +16,7 @@ static void *worker(void *unused) {
 int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
-    if (!instance) { // finds: data-race read
+    if (!instance) { // finds: data-race read, with line 11
         pthread_mutex_lock(&m);
         if (!instance)
             missing++;

@@ -11,7 +11,7 @@ __attribute__((no_sanitize("thread"), noinline)) static void set(void) { level =
 
 static void *tracer(void *unused) {
     if (get())
-        events++; // may find: data-race
+        events++; // may find: data-race, with line 27
     return unused;
 }
 
@@ -24,7 +24,7 @@ int main(void) {
     pthread_t a, b;
     pthread_create(&a, 0, tracer, 0);
     pthread_create(&b, 0, enable, 0);
-    events++; // may find: data-race
+    events++; // may find: data-race, with line 14
     pthread_join(a, 0);
     pthread_join(b, 0);
     return 0;

@@ -10,7 +10,7 @@ static void *worker(void *unused) {
     ready = 1;
     pthread_cond_signal(&c);
     pthread_mutex_unlock(&m);
-    data = 1; // finds: data-race write
+    data = 1; // finds: data-race write, with line 24
     return unused;
 }
 
@@ -21,7 +21,7 @@ int main(void) {
     while (!ready)
         pthread_cond_wait(&c, &m);
     pthread_mutex_unlock(&m);
-    data = 2; // finds: data-race write
+    data = 2; // finds: data-race write, with line 13
     pthread_join(thread, 0);
     return 0;
 }

@@ -9,7 +9,7 @@ struct account {
 
 static void *worker(void *argument) {
     struct account *account = argument;
-    account->balance += 10; // finds: data-race
+    account->balance += 10; // finds: data-race, with line 20
     return 0;
 }
 
@@ -17,7 +17,7 @@ int main(void) {
     pthread_t thread;
     struct account *account = calloc(1, sizeof *account);
     pthread_create(&thread, 0, worker, account);
-    account->balance -= 10; // finds: data-race
+    account->balance -= 10; // finds: data-race, with line 12
     pthread_join(thread, 0);
     free(account);
     return 0;

@@ -5,7 +5,7 @@ static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
 static int value, count;
 
 static void *first(void *unused) {
-    value = 1; // finds: data-race write
+    value = 1; // finds: data-race write, with line 26
     pthread_mutex_lock(&m);
     count++;
     pthread_mutex_unlock(&m);
@@ -23,7 +23,7 @@ static void *last(void *unused) {
     pthread_mutex_lock(&m);
     count++;
     pthread_mutex_unlock(&m);
-    value = 2; // finds: data-race write
+    value = 2; // finds: data-race write, with line 8
     return unused;
 }
 

@@ -9,14 +9,14 @@ static void *worker(void *unused) {
     pthread_mutex_lock(&m);
     turns++;
     pthread_mutex_unlock(&m);
-    value = 2; // finds: data-race write
+    value = 2; // finds: data-race write, with line 19
     return unused;
 }
 
 int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
-    value = 1; // finds: data-race write
+    value = 1; // finds: data-race write, with line 12
     pthread_mutex_lock(&m);
     turns++;
     pthread_mutex_unlock(&m);

@@ -10,14 +10,14 @@ static void *worker(void *unused) {
     pthread_mutex_unlock(&m);
     pthread_mutex_lock(&p);
     pthread_mutex_unlock(&p);
-    value = 2; // finds: data-race write
+    value = 2; // finds: data-race write, with line 20
     return unused;
 }
 
 int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
-    value = 1; // finds: data-race write
+    value = 1; // finds: data-race write, with line 13
     pthread_mutex_lock(&p);
     pthread_mutex_unlock(&p);
     pthread_mutex_lock(&m);

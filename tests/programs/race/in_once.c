@@ -5,7 +5,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int value, seen;
 
 static void initialise(void) {
-    value = 1; // finds: data-race write
+    value = 1; // finds: data-race write, with line 19
 }
 
 static void *worker(void *unused) {
@@ -16,7 +16,7 @@ static void *worker(void *unused) {
 int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
-    seen = value; // finds: data-race read
+    seen = value; // finds: data-race read, with line 8
     pthread_join(thread, 0);
     return 0;
 }

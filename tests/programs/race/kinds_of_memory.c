@@ -11,11 +11,11 @@ struct places {
 
 static void *worker(void *argument) {
     struct places *places = argument;
-    global = 1;              // finds: data-race
-    *places->of_function = 1; // finds: data-race
-    *places->on_stack = 1;    // finds: data-race
-    *places->on_heap = 1;     // finds: data-race
-    *places->mapped = 1;      // finds: data-race
+    global = 1;              // finds: data-race, with line 29
+    *places->of_function = 1; // finds: data-race, with line 30
+    *places->on_stack = 1;    // finds: data-race, with line 31
+    *places->on_heap = 1;     // finds: data-race, with line 32
+    *places->mapped = 1;      // finds: data-race, with line 33
     return 0;
 }
 
@@ -26,11 +26,11 @@ int main(void) {
     struct places places = {&of_function, (int *)&on_stack, calloc(1, sizeof(int)),
                             mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
     pthread_create(&thread, 0, worker, &places);
-    global = 2;           // finds: data-race
-    of_function = 2;      // finds: data-race
-    on_stack = 2;         // finds: data-race
-    *places.on_heap = 2;  // finds: data-race
-    *places.mapped = 2;   // finds: data-race
+    global = 2;           // finds: data-race, with line 14
+    of_function = 2;      // finds: data-race, with line 15
+    on_stack = 2;         // finds: data-race, with line 16
+    *places.on_heap = 2;  // finds: data-race, with line 17
+    *places.mapped = 2;   // finds: data-race, with line 18
     pthread_join(thread, 0);
     return 0;
 }

@@ -9,7 +9,7 @@ static void *worker(void *unused) {
     int empty = queue == 0;
     pthread_mutex_unlock(&m);
     if (empty)
-        queue = 1; // finds: data-race write
+        queue = 1; // finds: data-race write, with line 20
     return unused;
 }
 
@@ -17,7 +17,7 @@ int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
     pthread_mutex_lock(&m);
-    int full = queue; // finds: data-race read
+    int full = queue; // finds: data-race read, with line 12
     pthread_mutex_unlock(&m);
     (void)full;
     pthread_join(thread, 0);

@@ -7,7 +7,7 @@ static int value;
 
 static void *with_a(void *unused) {
     pthread_mutex_lock(&a);
-    value = 1; // finds: data-race write
+    value = 1; // finds: data-race write, with line 26
     pthread_mutex_unlock(&a);
     return unused;
 }
@@ -23,7 +23,7 @@ static void *with_both(void *unused) {
 
 static void *with_b(void *unused) {
     pthread_mutex_lock(&b);
-    value = 3; // finds: data-race write
+    value = 3; // finds: data-race write, with line 10
     pthread_mutex_unlock(&b);
     return unused;
 }

@@ -10,10 +10,10 @@ static int seen;
 int main() {
     std::thread writer([] {
         std::lock_guard<std::mutex> guard(m);
-        prices[1] = 11; // finds: data-race write
+        prices[1] = 11; // finds: data-race write, with line 16
     });
     std::thread reader([] {
-        seen = prices.at(1); // finds: data-race read
+        seen = prices.at(1); // finds: data-race read, with line 13
     });
     writer.join();
     reader.join();

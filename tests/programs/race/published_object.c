@@ -7,17 +7,17 @@ static int seen;
 
 static void *worker(void *unused) {
     int *mine = malloc(sizeof *mine);
-    *mine = 7; // may find: data-race write
-    shared = mine; // finds: data-race write
+    *mine = 7; // may find: data-race write, with line 20
+    shared = mine; // finds: data-race write, with line 18
     return unused;
 }
 
 int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
-    int *theirs = shared; // finds: data-race read
+    int *theirs = shared; // finds: data-race read, with line 11
     if (theirs)
-        seen = *theirs; // may find: data-race read
+        seen = *theirs; // may find: data-race read, with line 10
     pthread_join(thread, 0);
     return 0;
 }

@@ -8,7 +8,7 @@ static void *worker(void *unused) {
     for (int round = 0; round < 3; round++) {
         pthread_barrier_wait(&barrier);
         if (round == 1)
-            value++; // finds: data-race
+            value++; // finds: data-race, with line 25
         if (round == 2)
             other++;
     }
@@ -22,7 +22,7 @@ int main(void) {
     for (int round = 0; round < 3; round++) {
         pthread_barrier_wait(&barrier);
         if (round == 1)
-            value++; // finds: data-race
+            value++; // finds: data-race, with line 11
         if (round == 1)
             other++;
     }

@@ -21,7 +21,7 @@ static void *tracer(void *unused) {
     int enabled = level;
     pthread_mutex_unlock(&m);
     if (enabled)
-        events++; // finds: data-race
+        events++; // finds: data-race, with line 32
     return unused;
 }
 
@@ -29,7 +29,7 @@ int main(void) {
     pthread_t a, b;
     pthread_create(&a, 0, enable, 0);
     pthread_create(&b, 0, tracer, 0);
-    events++; // finds: data-race
+    events++; // finds: data-race, with line 24
     pthread_join(a, 0);
     pthread_join(b, 0);
     return 0;

@@ -6,7 +6,7 @@ static pthread_cond_t c = PTHREAD_COND_INITIALIZER;
 static int ready, value;
 
 static void *worker(void *unused) {
-    value = 1; // finds: data-race write
+    value = 1; // finds: data-race write, with line 23
     pthread_mutex_lock(&m);
     ready = 1;
     pthread_cond_signal(&c);
@@ -20,7 +20,7 @@ int main(void) {
     pthread_mutex_lock(&m);
     int seen = ready;
     pthread_mutex_unlock(&m);
-    value = 2 + seen; // finds: data-race write
+    value = 2 + seen; // finds: data-race write, with line 9
     pthread_join(thread, 0);
     return 0;
 }

@@ -2,7 +2,7 @@
 #include <pthread.h>
 
 static void *worker(void *argument) {
-    *(int *)argument = 1; // finds: data-race write
+    *(int *)argument = 1; // finds: data-race write, with line 13
     return 0;
 }
 
@@ -10,7 +10,7 @@ int main(void) {
     pthread_t thread;
     int local = 0;
     pthread_create(&thread, 0, worker, &local);
-    local = 2; // finds: data-race write
+    local = 2; // finds: data-race write, with line 5
     pthread_join(thread, 0);
     return local == 0;
 }

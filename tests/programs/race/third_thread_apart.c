@@ -6,19 +6,19 @@ static sem_t done;
 static int value;
 
 static void *first(void *unused) {
-    value = 1; // finds: data-race write
+    value = 1; // finds: data-race write, with line 21
     sem_post(&done);
     return unused;
 }
 
 static void *second(void *unused) {
     sem_wait(&done);
-    value = 2; // finds: data-race write
+    value = 2; // finds: data-race write, with line 21
     return unused;
 }
 
 static void *alone(void *unused) {
-    value = 3; // finds: data-race write
+    value = 3; // finds: data-race write, with lines 9, 16
     return unused;
 }
 

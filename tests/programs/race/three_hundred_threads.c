@@ -8,7 +8,7 @@ static int ended;
 
 static void *work(void *unused) {
     pthread_mutex_lock(&lock);
-    ended++; // finds: data-race write
+    ended++; // finds: data-race write, with line 20
     pthread_mutex_unlock(&lock);
     return unused;
 }
@@ -17,7 +17,7 @@ int main(void) {
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         pthread_create(&threads[i], 0, work, 0);
-    int some = ended; // finds: data-race read
+    int some = ended; // finds: data-race read, with line 11
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], 0);
     return some < 0;

@@ -4,7 +4,7 @@
 static int shared;
 
 static void *grandchild(void *unused) {
-    shared = 1; // finds: data-race write
+    shared = 1; // finds: data-race write, with line 21
     return unused;
 }
 
@@ -18,7 +18,7 @@ static void *child(void *unused) {
 int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, child, 0);
-    shared = 2; // finds: data-race write
+    shared = 2; // finds: data-race write, with line 7
     pthread_join(thread, 0);
     return 0;
 }

@@ -7,7 +7,7 @@ static pthread_cond_t c = PTHREAD_COND_INITIALIZER;
 static int data, turns;
 
 static void *worker(void *unused) {
-    data = 1; // finds: data-race write
+    data = 1; // finds: data-race write, with line 24
     pthread_mutex_lock(&m);
     turns++;
     pthread_mutex_unlock(&m);
@@ -21,7 +21,7 @@ int main(void) {
     pthread_mutex_lock(&m);
     pthread_cond_timedwait(&c, &m, &past);
     pthread_mutex_unlock(&m);
-    data = 2; // finds: data-race write
+    data = 2; // finds: data-race write, with line 10
     pthread_join(thread, 0);
     return 0;
 }

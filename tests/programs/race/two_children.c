@@ -4,7 +4,7 @@
 static int shared;
 
 static void *worker(void *number) {
-    shared = *(int *)number; // finds: data-race write
+    shared = *(int *)number; // finds: data-race write, with itself
     return 0;
 }
 

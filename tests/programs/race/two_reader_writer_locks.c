@@ -7,7 +7,7 @@ static int value;
 
 static void *worker(void *unused) {
     pthread_rwlock_wrlock(&a);
-    value++; // finds: data-race
+    value++; // finds: data-race, with line 19
     pthread_rwlock_unlock(&a);
     return unused;
 }
@@ -16,7 +16,7 @@ int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
     pthread_rwlock_wrlock(&b);
-    value++; // finds: data-race
+    value++; // finds: data-race, with line 10
     pthread_rwlock_unlock(&b);
     pthread_join(thread, 0);
     return 0;

@@ -6,7 +6,7 @@ static int *block;
 static int seen;
 
 static void *worker(void *unused) {
-    seen = *block; // finds: use-after-free read
+    seen = *block; // finds: use-after-free read, with line 18
     return unused;
 }
 
@@ -15,7 +15,7 @@ int main(void) {
     block = malloc(sizeof *block);
     *block = 1;
     pthread_create(&thread, 0, worker, 0);
-    free(block); // finds: use-after-free
+    free(block); // finds: use-after-free, with line 9
     pthread_join(thread, 0);
     return 0;
 }

@@ -6,7 +6,7 @@ static int counter;
 
 static void *worker(void *unused) {
     pthread_rwlock_rdlock(&l);
-    counter++; // finds: data-race
+    counter++; // finds: data-race, with line 18
     pthread_rwlock_unlock(&l);
     return unused;
 }
@@ -15,7 +15,7 @@ int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
     pthread_rwlock_rdlock(&l);
-    counter++; // finds: data-race
+    counter++; // finds: data-race, with line 9
     pthread_rwlock_unlock(&l);
     pthread_join(thread, 0);
     return 0;

@@ -10,6 +10,8 @@ use std::process::{Command, Output, Stdio};
 
 use norns_trace::{Item, Op, Reader, info};
 
+use crate::tools::compilers;
+
 fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
@@ -32,14 +34,6 @@ impl Drop for Folder {
             let _ = fs::remove_dir_all(&self.0);
         }
     }
-}
-
-fn has(program: &str) -> bool {
-    Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
 }
 
 fn compile(compiler: &str, flag: &str, source: &Path, program: &Path) {
@@ -120,11 +114,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 #[test]
 fn values_and_their_order_are_exact() {
     let folder = Folder::new("exact");
-    for compiler in ["gcc", "clang-14", "clang-19"] {
-        if !has(compiler) {
-            eprintln!("skipped: {compiler} is not installed");
-            continue;
-        }
+    for (compiler, _) in compilers() {
         for flag in ["-O0", "-O2"] {
             let program = folder.0.join("exact");
             let trace = folder.0.join("exact.norns");

@@ -17,6 +17,8 @@ use std::sync::OnceLock;
 
 use norns_trace::{AtomicKind, ObjectKind, Op, Trace, Warning};
 
+use crate::tools::compilers;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -65,26 +67,6 @@ impl Drop for Folder {
             let _ = fs::remove_dir_all(&self.0);
         }
     }
-}
-
-/// C and C++ compilers that are here.
-fn compilers() -> Vec<(&'static str, &'static str)> {
-    let all = [
-        ("gcc", "g++"),
-        ("clang-14", "clang++-14"),
-        ("clang-19", "clang++-19"),
-    ];
-    let (here, missing): (Vec<_>, Vec<_>) = all.into_iter().partition(|(c, _)| {
-        Command::new(c)
-            .arg("--version")
-            .output()
-            .is_ok_and(|output| output.status.success())
-    });
-    for (name, _) in missing {
-        eprintln!("skipped: {name} is not installed");
-    }
-    assert!(!here.is_empty(), "no compiler is installed");
-    here
 }
 
 fn succeed(command: &mut Command) {

@@ -1,7 +1,7 @@
 //! `norns cc` and `norns c++` against the compilers that they wrap: what is built must run the same, be
 //! instrumented where it should be, and be left alone where it should not.
 //!
-//! Runs with every compiler that is installed. Needs the runtime beside the executable:
+//! Runs with every compiler of `tools`. Needs the runtime beside the executable:
 //! `cargo build --workspace` in the same profile.
 
 use std::fs;
@@ -11,29 +11,9 @@ use std::process::{Command, Output, Stdio};
 
 use norns_trace::{Op, Trace, create_raw, read};
 
+use crate::tools::{compilers, need};
+
 const NORNS: &str = env!("CARGO_BIN_EXE_norns");
-
-/// The compilers to wrap: C, C++.
-fn compilers() -> Vec<(&'static str, &'static str)> {
-    let all = [
-        ("gcc", "g++"),
-        ("clang-14", "clang++-14"),
-        ("clang-19", "clang++-19"),
-    ];
-    let found: Vec<_> = all
-        .into_iter()
-        .filter(|(c, cxx)| runs(c) && runs(cxx))
-        .collect();
-    assert!(!found.is_empty(), "no compiler is installed");
-    found
-}
-
-fn runs(program: &str) -> bool {
-    Command::new(program)
-        .arg("--version")
-        .output()
-        .is_ok_and(|output| output.status.success())
-}
 
 /// A folder with sources, and one compiler to build them with.
 struct Shop {
@@ -402,25 +382,13 @@ fn options_in_all_their_forms() {
 
         shop.build("cc -fPIE -pie -Wl,--as-needed -Wl,-z,now threads.c help.c -o one -pthread");
         shop.check_program("one", "-pie");
-        if runs("ld.gold") {
-            shop.build("cc -fuse-ld=gold threads.c help.c -o one -pthread");
-            shop.check_program("one", "gold");
-        }
+        need("ld.gold", "binutils");
+        shop.build("cc -fuse-ld=gold threads.c help.c -o one -pthread");
+        shop.check_program("one", "gold");
 
-        // Link-time optimisation, if this compiler can do it here.
-        for words in [
-            "-flto -O2",
-            "-flto -O2 -fuse-ld=gold",
-            "-flto -O2 -fuse-ld=lld",
-        ] {
+        // Link-time optimisation.
+        for words in ["-flto -O2", "-flto -O2 -fuse-ld=gold"] {
             let build = format!("cc {words} threads.c help.c -o one -pthread");
-            if !shop.plain(&build).status.success() {
-                println!(
-                    "{}: skipped {words}: the compiler alone cannot do it here",
-                    shop.c
-                );
-                continue;
-            }
             shop.build(&build);
             assert_eq!(shop.run("one"), (Some(7), OUTPUT.into()));
             shop.build("cc -flto -O2 -c threads.c");
@@ -558,40 +526,34 @@ fn build_systems() {
             "CFLAGS = -O1 -fPIC -MMD\nLDLIBS = -pthread\none: threads.o libhelp.a\n\t$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@\n\
              libhelp.a: help.o\n\tar rcs $@ $^\n",
         );
-        if runs("make") {
-            assert!(made.status().unwrap().success(), "{}", shop.c);
-            shop.check_program("one", "make");
-        } else {
-            println!("skipped make: it is not installed");
-        }
-        if runs("cmake") {
-            // A static library: cmake passes the folder of a shared one as -Wl,-rpath, which splits at
-            // the comma in our folder's name.
-            shop.write(
-                "CMakeLists.txt",
-                "cmake_minimum_required(VERSION 3.10)\nproject(try C)\nfind_package(Threads REQUIRED)\n\
-                 include(CheckCSourceRuns)\ncheck_c_source_runs(\"int main(void) { return 0; }\" RUNS)\n\
-                 if(NOT RUNS)\n  message(FATAL_ERROR runs)\nendif()\n\
-                 add_library(helper STATIC help.c)\nadd_executable(one threads.c)\n\
-                 target_link_libraries(one helper Threads::Threads)\n",
-            );
-            let mut cmake = shop.command("cmake");
-            cmake
-                .env("PATH", &path)
-                .env("CC", "norns-cc")
-                .args(["-S", ".", "-B", "out"])
-                .stdout(Stdio::null());
-            assert!(cmake.status().unwrap().success(), "{}", shop.c);
-            let mut build = shop.command("cmake");
-            build
-                .env("PATH", &path)
-                .args(["--build", "out"])
-                .stdout(Stdio::null());
-            assert!(build.status().unwrap().success(), "{}", shop.c);
-            shop.check_program("out/one", "cmake");
-        } else {
-            println!("skipped cmake: it is not installed");
-        }
+        need("make", "make");
+        assert!(made.status().unwrap().success(), "{}", shop.c);
+        shop.check_program("one", "make");
+        need("cmake", "cmake");
+        // A static library: cmake passes the folder of a shared one as -Wl,-rpath, which splits at
+        // the comma in our folder's name.
+        shop.write(
+            "CMakeLists.txt",
+            "cmake_minimum_required(VERSION 3.10)\nproject(try C)\nfind_package(Threads REQUIRED)\n\
+             include(CheckCSourceRuns)\ncheck_c_source_runs(\"int main(void) { return 0; }\" RUNS)\n\
+             if(NOT RUNS)\n  message(FATAL_ERROR runs)\nendif()\n\
+             add_library(helper STATIC help.c)\nadd_executable(one threads.c)\n\
+             target_link_libraries(one helper Threads::Threads)\n",
+        );
+        let mut cmake = shop.command("cmake");
+        cmake
+            .env("PATH", &path)
+            .env("CC", "norns-cc")
+            .args(["-S", ".", "-B", "out"])
+            .stdout(Stdio::null());
+        assert!(cmake.status().unwrap().success(), "{}", shop.c);
+        let mut build = shop.command("cmake");
+        build
+            .env("PATH", &path)
+            .args(["--build", "out"])
+            .stdout(Stdio::null());
+        assert!(build.status().unwrap().success(), "{}", shop.c);
+        shop.check_program("out/one", "cmake");
     }
 }
 

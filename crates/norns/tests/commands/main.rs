@@ -1,0 +1,11 @@
+//! The commands as a user runs them, on real programs; what the documents and comments claim.
+
+mod cc;
+mod citations;
+mod detect;
+mod documents;
+mod order;
+mod record;
+mod tools;
+mod trace;
+mod values;
