@@ -1,28 +1,23 @@
 //! `norns check`: compile if need be, record, predict, replay, report.
 
 pub mod build;
-mod confirm;
-pub mod describe;
 pub mod divergence;
-mod hang;
-mod refine;
+mod keep;
+mod program;
 pub mod saved;
-mod wait_loops;
+pub mod witness;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use norns_model::{NotAnalysed, Witness};
-use norns_replay::{Ended, How, Limits, Program, Recorded, record};
-use norns_report::kind::Group;
-use norns_report::{Finding, Findings, Status, Verdict, fingerprint, suppression, terminal};
-use norns_trace::Trace;
+use norns_model::NotAnalysed;
+use norns_replay::Program;
+use norns_report::{Findings, Kind, fingerprint, suppression, terminal};
 
 use crate::baseline::{self, Counting};
 use crate::kinds::Kinds;
@@ -30,8 +25,8 @@ use crate::predict::EngineName;
 use crate::progress::Stage;
 use crate::runs::{self, About, Run};
 use crate::{exit, runtime_library, show};
-use confirm::{Confirmation, Tried};
-use describe::SavedWitness;
+use keep::Keeper;
+use program::Checked;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -169,244 +164,27 @@ fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
 }
 
 fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Findings> {
-    let start = Instant::now();
-    let deadline = start + Duration::from_secs(arguments.budget);
-    let limits = Limits {
-        time: Duration::from_secs(arguments.time_limit),
-        memory: arguments.memory_limit << 20,
+    let deadline = Instant::now() + Duration::from_secs(arguments.budget);
+    let options = norns_check::Options {
+        runs: arguments.runs,
+        engine: arguments.engine.engine(),
+        kinds: { Kind::ALL.into_iter() }
+            .filter(|&kind| arguments.kinds.contains(kind))
+            .collect(),
+        list_refuted: arguments.all,
     };
-    let mut all = Findings {
-        format: norns_report::finding::FORMAT,
-        findings: Vec::new(),
-        undecided: 0,
-        not_analysed: Vec::new(),
-    };
-    if program.preload.is_some() {
-        all.not_analysed.push(NotAnalysed::Accesses {
-            synchronisation_is_seen: true,
-        });
-    }
-    let interesting = std::io::stderr().is_terminal();
-    for number in 0..arguments.runs.max(1) {
-        let name = match number {
-            0 => "trace.norns".to_string(),
-            number => format!("trace-{number}.norns"),
-        };
-        let trace = run.path(&name);
-        let output = run.path("output.txt");
-        // The first recording is the natural one, unless the user wants another.
-        let seed = arguments.seed.unwrap_or(1).wrapping_add(number.into());
-        let how = match number {
-            _ if arguments.values => How::WithValues { seed },
-            0 if arguments.seed.is_none() => How::Naturally,
-            _ => How::Delayed { seed },
-        };
-        let stage = Stage::begin(&match arguments.runs {
-            0 | 1 => "recording".into(),
-            runs => format!("recording {} of {runs}", number + 1),
-        });
-        let recorded = record(program, &trace, &output, &run.path("input"), limits, how)?;
-        drop(stage);
-        if interesting && number == 0 {
-            eprintln!("recorded: the program {}", recorded.ended.describe());
-        }
-        note_how_it_ended(&recorded, &mut all.not_analysed);
-        let recording = OneRecording {
-            run,
-            program,
-            recorded,
-            trace_name: &name,
-            limits,
-            deadline,
-        };
-        one_recording(arguments, recording, &mut all)?;
-    }
-    finish(arguments, run, &mut all)?;
-    Ok(all)
-}
-
-fn note_how_it_ended(recorded: &Recorded, reasons: &mut Vec<NotAnalysed>) {
-    match recorded.ended {
-        Ended::Exited(_) => {}
-        _ => reasons.push(NotAnalysed::AfterTheEnd {
-            how: recorded.ended.describe(),
-        }),
-    }
-    let warnings = recorded.warnings.iter().cloned();
-    reasons.extend(warnings.map(NotAnalysed::Trace));
-}
-
-struct OneRecording<'a> {
-    run: &'a Run,
-    program: &'a Program,
-    recorded: Recorded,
-    trace_name: &'a str,
-    limits: Limits,
-    deadline: Instant,
-}
-
-/// Everything that follows from one recorded run.
-fn one_recording(arguments: &Arguments, recording: OneRecording, all: &mut Findings) -> Result<()> {
-    let OneRecording {
-        run,
-        program,
-        recorded,
-        trace_name,
-        limits,
-        deadline,
-    } = recording;
-    let trace = &recorded.recording.trace;
-    let stage = Stage::begin(&format!("predicting from {} events", trace.events.len()));
-    let prediction = predict(arguments, trace)?;
-    drop(stage);
-    all.undecided += prediction.undecided;
-    all.not_analysed.extend(prediction.not_analysed);
-    refuted_by_values(arguments, run, trace, trace_name, &prediction.refuted, all)?;
-    let folder = run.path("replays");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let mut confirmation = Confirmation::new(program, trace, folder, limits, &recorded);
-    let hung = matches!(recorded.ended, Ended::Hung | Ended::TimedOut);
-    if prediction.witnesses.is_empty() && !hung {
-        return Ok(());
-    }
-    let stage = Stage::begin("replaying the recording");
-    let folder = run.about()?.folder;
-    let sources = |file: &str| runs::source(&folder, file);
-    if let Some((mut finding, sketch)) =
-        confirmation.replay_recording(&mut all.not_analysed, &sources)?
-        && arguments.kinds.contains(finding.kind)
-    {
-        finding.id = fingerprint::fingerprint(finding.kind, &finding.places, &sources);
-        if let Some(sketch) = sketch {
-            run.save(&format!("{}.sketch.json", finding.id), &sketch)?;
-        }
-        describe::add(all, finding);
-    }
-    let mut refuted_count = 0;
-    for (number, witness) in (1..).zip(&prediction.witnesses) {
-        stage.now(|| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            format!(
-                "replaying witness {number} of {}, at most {} s more",
-                prediction.witnesses.len(),
-                left.as_secs()
-            )
-        });
-        let mut finding = describe::predicted(trace).finding(witness);
-        if !arguments.kinds.contains(finding.kind) || describe::is_known(all, &finding) {
-            continue;
-        }
-        let tried = confirmation.confirm(witness, &mut finding, deadline)?;
-        // Another one, if the first could not be followed.
-        finding.witness = Some(describe::predicted(trace).steps(&tried.witness));
-        let refuted = matches!(
-            finding.verdict,
-            Some(Verdict::NoBug | Verdict::Infeasible(_))
-        );
-        if finding.status == Status::Predicted
-            && refuted
-            && confirmation.is_reliable()
-            && !arguments.all
-        {
-            refuted_count += 1;
-            continue;
-        }
-        let saved = SavedWitness::of(&tried, trace_name);
-        save(run, trace, &tried.witness, &saved, &mut finding, all)?;
-    }
-    if confirmation.forked {
-        all.not_analysed.push(NotAnalysed::ChildProcesses);
-    }
-    if refuted_count > 0 {
-        all.not_analysed.push(NotAnalysed::RefutedByReplays {
-            predictions: refuted_count,
-        });
-    }
-    Ok(())
-}
-
-/// Counts, or lists, what needs no replay: a read would have to see another value.
-fn refuted_by_values(
-    arguments: &Arguments,
-    run: &Run,
-    trace: &Trace,
-    trace_name: &str,
-    refuted: &[Witness],
-    all: &mut Findings,
-) -> Result<()> {
-    let mut count = 0;
-    for witness in refuted {
-        let mut finding = describe::predicted(trace).finding(witness);
-        if !arguments.kinds.contains(finding.kind) || describe::is_known(all, &finding) {
-            continue;
-        }
-        count += 1;
-        if arguments.all {
-            finding.verdict = Some(Verdict::Infeasible(
-                "the recorded values forbid it: in every order that shows it, a read before it \
-                 sees another value (no replay was needed)"
-                    .into(),
-            ));
-            let saved = SavedWitness::of(&Tried::not_replayed(witness), trace_name);
-            save(run, trace, witness, &saved, &mut finding, all)?;
-        }
-    }
-    if count > 0 {
-        all.not_analysed.push(NotAnalysed::RefutedByValues {
-            predictions: count,
-            listed: arguments.all,
-        });
-    }
-    Ok(())
-}
-
-struct Predicted {
-    witnesses: Vec<Witness>,
-    refuted: Vec<Witness>,
-    undecided: usize,
-    not_analysed: Vec<NotAnalysed>,
-}
-
-fn predict(arguments: &Arguments, trace: &Trace) -> Result<Predicted> {
-    let options = norns_predict::Options {
-        engine: arguments.engine.engine(trace)?,
-        races: arguments.kinds.any_of(Group::Race),
-        deadlocks: arguments.kinds.any_of(Group::Deadlock),
-        ..norns_predict::Options::usual(trace)
-    };
-    let prediction = norns_predict::predict(trace, &options);
-    let mut witnesses = prediction.deadlocks;
-    witnesses.extend(prediction.stuck);
-    witnesses.extend(prediction.races);
-    Ok(Predicted {
-        witnesses,
-        refuted: prediction.refuted,
-        undecided: prediction.undecided.len(),
-        not_analysed: prediction.not_analysed,
-    })
-}
-
-/// Keeps a finding with what views of it need, under a name that no other finding of the run has.
-fn save(
-    run: &Run,
-    trace: &Trace,
-    witness: &Witness,
-    saved: &SavedWitness,
-    finding: &mut Finding,
-    all: &mut Findings,
-) -> Result<()> {
-    let folder = run.about()?.folder;
-    let sources = |file: &str| runs::source(&folder, file);
-    finding.id = fingerprint::fingerprint(finding.kind, &finding.places, &sources);
-    let sketch = norns_report::sketch(trace, witness, finding, &sources);
-    // Two findings can have one fingerprint; `finish` names them apart.
-    finding.id = format!("{}-{}", finding.id, all.findings.len());
-    if !describe::add(all, finding.clone()) {
-        return Ok(());
-    }
-    run.save(&format!("{}.sketch.json", finding.id), &sketch)?;
-    run.save(&format!("{}.witness.json", finding.id), saved)?;
-    Ok(())
+    let not_analysed = program.preload.is_some().then_some(NotAnalysed::Accesses {
+        synchronisation_is_seen: true,
+    });
+    let mut findings = norns_check::check(
+        &mut Checked::new(arguments, run, program),
+        &options,
+        &|| Instant::now() >= deadline,
+        &mut Keeper::new(run, deadline),
+        not_analysed.into_iter().collect(),
+    )?;
+    finish(arguments, run, &mut findings)?;
+    Ok(findings)
 }
 
 /// Names the findings, sorts them and leaves out what the user does not want to see.

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use norns_check::observed;
 use norns_model::NotAnalysed;
 use norns_replay::process::Ended;
 use norns_replay::report::Race;
@@ -27,7 +28,7 @@ use norns_report::{Findings, Verdict, fingerprint, suppression, terminal};
 use norns_trace::symbolise::Symboliser;
 use norns_wire::environment;
 
-use crate::check::{build, describe};
+use crate::check::build;
 use crate::{exit, runs, runtime_library, show};
 
 #[derive(clap::Args)]
@@ -114,13 +115,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let mut symbols = Symboliser::new([report.maps.as_str()]);
         for race in &report.races {
             let frames = frames_of(race, &mut symbols);
-            let mut finding = describe::race(race, &mut symbols);
+            let mut finding = observed::race(race, |pc| symbols.frames(pc).to_vec());
             if { rules.iter() }.any(|rule| rule.matches_race(finding.kind, &frames)) {
                 suppressed += 1;
                 continue;
             }
             finding.verdict = Some(Verdict::Confirmed("the race detector saw it".into()));
-            describe::add(&mut all, finding);
+            norns_check::findings::add(&mut all, finding);
         }
     }
     if suppressed > 0 {

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use norns_replay::schedule;
 
 use crate::baseline;
-use crate::check::describe::SavedWitness;
+use crate::check::witness::SavedWitness;
 use crate::runs::Run;
 
 #[derive(clap::Args)]

@@ -94,8 +94,8 @@ pub enum EngineName {
 }
 
 impl EngineName {
-    /// The engine, if it can be asked about this trace.
-    pub fn engine(self, trace: &Trace) -> anyhow::Result<Engine> {
+    /// An error where the engine cannot be asked about this trace.
+    pub fn accept(self, trace: &Trace) -> anyhow::Result<()> {
         let most = norns_predict::csp::MOST_EVENTS;
         let events = trace.events.len();
         if self == EngineName::Csp && events > most {
@@ -104,13 +104,17 @@ impl EngineName {
                  use --engine auto"
             );
         }
-        Ok(match self {
+        Ok(())
+    }
+
+    pub fn engine(self) -> Engine {
+        match self {
             EngineName::Auto => Engine::Auto,
             EngineName::Linear => Engine::Linear,
             EngineName::Exact => Engine::Exact,
             EngineName::Order => Engine::Order,
             EngineName::Csp => Engine::Csp,
-        })
+        }
     }
 }
 
@@ -140,13 +144,14 @@ struct Events {
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (trace, warnings) = read(&arguments.file)?;
     let mut not_analysed: Vec<NotAnalysed> = warnings.into_iter().map(NotAnalysed::Trace).collect();
+    arguments.engine.accept(&trace)?;
     let options = Options {
         meaning: match arguments.meaning {
             None => Meaning::usual(&trace),
             Some(MeaningName::Optimistic) => Meaning::Optimistic,
             Some(MeaningName::Faithful) => Meaning::Faithful,
         },
-        engine: arguments.engine.engine(&trace)?,
+        engine: arguments.engine.engine(),
         detail: if arguments.pairs {
             Detail::Pairs
         } else if arguments.events {

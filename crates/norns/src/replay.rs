@@ -16,7 +16,7 @@ use norns_report::Finding;
 use norns_trace::Trace;
 use norns_wire::environment;
 
-use crate::check::describe::SavedWitness;
+use crate::check::witness::SavedWitness;
 use crate::check::{divergence, saved};
 use crate::progress::Stage;
 use crate::runs::Run;

@@ -4,8 +4,9 @@
 //! the recording. The nearest such read is found: one whose last write, in the recording by
 //! another thread, the witness puts later or leaves out. That write must come before that read;
 //! the ordering solver is asked for a witness under this constraint. When no such read is found,
-//! only the very order of the witness is ruled out. The solver does not know waits that nothing
-//! ends: for those every read of another witness sees what it saw in the recording.
+//! only the very order of the witness is ruled out. The solver cannot be asked for waits that
+//! nothing ends under such a constraint: for those, every read of another witness sees what it saw
+//! in the recording.
 //!
 //! The order of plain accesses in a recording is known only between synchronisation operations,
 //! so the constraint can be wrong: it can cost a finding, never make one.
@@ -20,6 +21,7 @@ const LOOK_BACK: usize = 400;
 
 pub struct Refinement<'t> {
     trace: &'t Trace,
+    /// Made when the first replay did not follow its witness.
     engine: Option<Engine<'t>>,
     /// Writes that must come before reads, learned from all witnesses so far.
     learned: Vec<(EventIndex, EventIndex)>,
@@ -27,20 +29,54 @@ pub struct Refinement<'t> {
     stuck: Option<Vec<Witness>>,
 }
 
-/// What was learned from other witnesses, for a witness that was not replayed yet.
-pub enum Before {
+/// What earlier replays say about a witness that was not replayed yet.
+pub enum Screened {
     /// Nothing speaks against it.
     Fits,
     /// It cannot be followed, but this one of the same bug may be.
     Other(Again),
-    /// No witness of this bug can be followed; why.
-    Impossible(String),
+    /// No witness of this bug can be followed.
+    Impossible(Lesson),
 }
 
 /// Another witness, and what was learned from the one before.
+#[derive(Debug)]
 pub struct Again {
     pub witness: Witness,
-    pub because: String,
+    pub lesson: Lesson,
+}
+
+/// Why another schedule could not be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lesson {
+    /// The read must see the write.
+    MustSee {
+        write: EventIndex,
+        read: EventIndex,
+    },
+    /// All reads must see what they saw.
+    SameReads,
+    Unknown,
+}
+
+impl Lesson {
+    pub fn words(self, trace: &Trace) -> String {
+        let at = |event: EventIndex, what: &str| match place_name(trace, event).as_str() {
+            "" => what.to_string(),
+            place => format!("{what} at {place}"),
+        };
+        match self {
+            Lesson::MustSee { write, read } => format!(
+                "another schedule could not be followed, since {} must see {}",
+                at(read, "the read"),
+                at(write, "the write")
+            ),
+            Lesson::SameReads => {
+                "another schedule could not be followed: reads must see what they saw".into()
+            }
+            Lesson::Unknown => "another schedule could not be followed".into(),
+        }
+    }
 }
 
 impl<'t> Refinement<'t> {
@@ -53,10 +89,10 @@ impl<'t> Refinement<'t> {
         }
     }
 
-    /// What the witnesses of other bugs have taught about this one.
-    pub fn before(&mut self, witness: &Witness) -> Before {
+    /// Compares a witness with what the witnesses of other bugs have taught.
+    pub fn screen(&mut self, witness: &Witness) -> Screened {
         if matches!(witness.bug, Bug::Stuck { .. }) {
-            return Before::Fits;
+            return Screened::Fits;
         }
         let position = positions(self.trace, witness);
         let violated = self.learned.iter().copied().find(|(write, read)| {
@@ -64,23 +100,14 @@ impl<'t> Refinement<'t> {
             read != usize::MAX && position[write.index()] > read
         });
         let (Some((write, read)), Some(engine)) = (violated, self.engine.as_mut()) else {
-            return Before::Fits;
+            return Screened::Fits;
         };
-        let found = engine.find(witness.bug.clone());
-        let because = self.because(write, read);
-        match found {
-            Outcome::Witness(witness) => Before::Other(Again { witness, because }),
-            Outcome::Impossible => Before::Impossible(because),
-            Outcome::Undecided => Before::Fits,
+        let lesson = Lesson::MustSee { write, read };
+        match engine.find(witness.bug.clone()) {
+            Outcome::Witness(witness) => Screened::Other(Again { witness, lesson }),
+            Outcome::Impossible => Screened::Impossible(lesson),
+            Outcome::Undecided => Screened::Fits,
         }
-    }
-
-    fn because(&self, write: EventIndex, read: EventIndex) -> String {
-        format!(
-            "another schedule could not be followed, since {} must see {}",
-            self.at(read, "the read"),
-            self.at(write, "the write")
-        )
     }
 
     /// Another witness of the same bug, after the program could not do `event` where `witness`
@@ -101,22 +128,24 @@ impl<'t> Refinement<'t> {
         let missing = goals
             .iter()
             .find_map(|&goal| missing_write(self.trace, witness, goal));
-        let because = match missing {
-            Some((write, read)) => self.because(write, read),
-            None => "another schedule could not be followed".into(),
-        };
         self.learned.extend(missing);
-        let constraint = missing.map_or_else(
-            || Constraint::NotInThisOrder(witness.schedule.clone()),
-            |(write, read)| Constraint::Before(write, read),
-        );
+        let (constraint, lesson) = match missing {
+            Some((write, read)) => (
+                Constraint::Before(write, read),
+                Lesson::MustSee { write, read },
+            ),
+            None => (
+                Constraint::NotInThisOrder(witness.schedule.clone()),
+                Lesson::Unknown,
+            ),
+        };
         let trace = self.trace;
         let engine = self
             .engine
             .get_or_insert_with(|| Engine::new(trace, meaning(trace)));
         engine.add(constraint);
         match engine.find(witness.bug.clone()) {
-            Outcome::Witness(witness) => Some(Again { witness, because }),
+            Outcome::Witness(witness) => Some(Again { witness, lesson }),
             Outcome::Impossible | Outcome::Undecided => None,
         }
     }
@@ -145,20 +174,13 @@ impl<'t> Refinement<'t> {
         })?;
         Some(Again {
             witness: stuck.swap_remove(index),
-            because: "another schedule could not be followed: reads must see what they saw".into(),
+            lesson: Lesson::SameReads,
         })
-    }
-
-    /// An event and where it is, for a sentence.
-    fn at(&self, event: EventIndex, what: &str) -> String {
-        match place_name(self.trace, event).as_str() {
-            "" => what.to_string(),
-            place => format!("{what} at {place}"),
-        }
     }
 }
 
-/// Where values are known, the witness has to keep them; otherwise what a read sees is a guess.
+/// Where values are known, another witness has to keep them; otherwise what a read saw is a guess,
+/// and only what was learned is asked for.
 fn meaning(trace: &Trace) -> Meaning {
     match Meaning::usual(trace) {
         Meaning::SameValues => Meaning::SameValues,
@@ -201,7 +223,7 @@ fn missing_write(
             let op = trace.events[first.index()].op;
             read_by(op).or_else(|| written_by(op))
         }
-        _ => None,
+        Bug::LockDeadlock { .. } | Bug::Stuck { .. } => None,
     };
     let position = positions(trace, witness);
     let thread = trace.events[goal.index()].thread;
@@ -224,4 +246,100 @@ fn missing_write(
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A recording: its accesses are not in their true order.
+    fn recording(script: &str) -> Trace {
+        Trace {
+            accesses_ordered: false,
+            ..norns_model::script::trace(script)
+        }
+    }
+
+    fn race(schedule: &[u32], first: u32, second: u32) -> Witness {
+        Witness {
+            schedule: schedule.iter().copied().map(EventIndex).collect(),
+            bug: Bug::Race {
+                first: EventIndex(first),
+                second: EventIndex(second),
+            },
+        }
+    }
+
+    const MUST_SEE: Lesson = Lesson::MustSee {
+        write: EventIndex(0),
+        read: EventIndex(2),
+    };
+
+    #[test]
+    fn the_next_witness_has_the_missing_write_before_the_read() {
+        let trace = recording(
+            "T1: write flag, write x
+             T2: read flag, write x",
+        );
+        let mut refinement = Refinement::new(&trace);
+        let again = refinement.again(&race(&[2, 0], 1, 3), Some(EventIndex(3)));
+        let again = again.expect("the write of the flag can come first");
+        assert_eq!(again.lesson, MUST_SEE);
+        assert_eq!(again.witness, race(&[0, 2], 1, 3));
+    }
+
+    #[test]
+    fn a_lesson_holds_for_the_witnesses_of_other_bugs() {
+        let trace = recording(
+            "T1: write flag, write x
+             T2: read flag, write x
+             T3: write x",
+        );
+        let mut refinement = Refinement::new(&trace);
+        assert!(matches!(
+            refinement.screen(&race(&[2], 3, 4)),
+            Screened::Fits
+        ));
+        refinement.again(&race(&[2, 0], 1, 3), None);
+        match refinement.screen(&race(&[2], 3, 4)) {
+            Screened::Other(again) => {
+                assert_eq!(again.lesson, MUST_SEE);
+                assert_eq!(again.witness, race(&[0, 1, 2], 3, 4));
+            }
+            Screened::Fits | Screened::Impossible(_) => panic!("there is another witness"),
+        }
+    }
+
+    #[test]
+    fn a_bug_that_needs_the_other_order_is_impossible_from_then_on() {
+        let trace = recording(
+            "T1: write x, write flag
+             T2: read flag, write x",
+        );
+        let mut refinement = Refinement::new(&trace);
+        let witness = race(&[2], 0, 3);
+        assert!(refinement.again(&witness, Some(EventIndex(3))).is_none());
+        let lesson = Lesson::MustSee {
+            write: EventIndex(1),
+            read: EventIndex(2),
+        };
+        assert!(matches!(
+            refinement.screen(&witness),
+            Screened::Impossible(learned) if learned == lesson
+        ));
+    }
+
+    #[test]
+    fn without_a_missing_write_only_this_order_is_ruled_out() {
+        let trace = recording(
+            "T1: lock m, unlock m, write x
+             T2: lock m, unlock m, write x",
+        );
+        let mut refinement = Refinement::new(&trace);
+        let first = race(&[0, 1, 3, 4], 2, 5);
+        let again = refinement.again(&first, None).expect("T2 can lock first");
+        assert_eq!(again.lesson, Lesson::Unknown);
+        assert_eq!(again.witness, race(&[3, 4, 0, 1], 2, 5));
+        assert!(refinement.again(&again.witness, None).is_none());
+    }
 }

@@ -1,0 +1,276 @@
+//! The whole way of a check: record, predict, replay every witness, count what was refuted.
+
+use std::collections::BTreeSet;
+
+use norns_model::{NotAnalysed, Witness};
+use norns_predict::Engine;
+use norns_replay::Ended;
+use norns_report::kind::Group;
+use norns_report::{Finding, Findings, Kind, Predicted, Status, Steps, Verdict};
+use norns_trace::Trace;
+
+use crate::confirm::{Confirmation, Tried};
+use crate::findings;
+use crate::program::{Program, Recorded};
+
+/// What is asked of a check.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many times the program is recorded, at least once.
+    pub runs: u32,
+    /// Which engines predict.
+    pub engine: Engine,
+    /// The kinds that are looked for.
+    pub kinds: BTreeSet<Kind>,
+    /// List what was predicted and refuted; otherwise it is only counted.
+    pub list_refuted: bool,
+}
+
+/// What a check is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The recordings count from 1.
+    Recording {
+        number: u32,
+        of: u32,
+    },
+    Predicting {
+        events: usize,
+    },
+    ReplayingRecording,
+    /// The witnesses count from 1.
+    Replaying {
+        number: usize,
+        of: usize,
+    },
+}
+
+/// What shows a finding, besides its verdict.
+#[derive(Clone, Copy, Debug)]
+pub enum Evidence<'a> {
+    /// The witness that was replayed last, or could not be replayed.
+    Tried(&'a Tried),
+    /// The recorded run hung: the trace with the blocked operations as its last events, where all
+    /// of them are known.
+    Hang(Option<&'a Trace>),
+}
+
+/// Whoever wants to know what a check does while it does it.
+pub trait Observer {
+    type Error;
+
+    fn progress(&mut self, progress: Progress);
+
+    /// A finding was added to the list, or has replaced one. Its id is one that no other
+    /// finding of this check has; the caller names findings when the check is done. `run` is the
+    /// number of the recording, from 0, and `trace` what was recorded.
+    fn found(
+        &mut self,
+        run: u32,
+        trace: &Trace,
+        finding: &Finding,
+        evidence: Evidence,
+    ) -> Result<(), Self::Error>;
+}
+
+/// Checks a program. Nothing new is replayed once `time_is_up` says so; what was not replayed by
+/// then stays predicted. What the caller knows to be left out already is in `not_analysed`.
+pub fn check<P: Program>(
+    program: &mut P,
+    options: &Options,
+    time_is_up: &dyn Fn() -> bool,
+    observer: &mut dyn Observer<Error = P::Error>,
+    not_analysed: Vec<NotAnalysed>,
+) -> Result<Findings, P::Error> {
+    let mut check = Check {
+        options,
+        time_is_up,
+        observer,
+        serial: 0,
+        all: Findings {
+            format: norns_report::finding::FORMAT,
+            findings: Vec::new(),
+            undecided: 0,
+            not_analysed,
+        },
+    };
+    let runs = options.runs.max(1);
+    for run in 0..runs {
+        check.observer.progress(Progress::Recording {
+            number: run + 1,
+            of: runs,
+        });
+        let recorded = program.record(run)?;
+        check.recording(program, run, recorded)?;
+    }
+    Ok(check.all)
+}
+
+struct Check<'a, E> {
+    options: &'a Options,
+    time_is_up: &'a dyn Fn() -> bool,
+    observer: &'a mut dyn Observer<Error = E>,
+    /// How many ids were given.
+    serial: u32,
+    all: Findings,
+}
+
+impl<E> Check<'_, E> {
+    /// Everything that follows from one recorded run.
+    fn recording<P: Program<Error = E>>(
+        &mut self,
+        program: &mut P,
+        run: u32,
+        recorded: Recorded,
+    ) -> Result<(), E> {
+        self.note_how_it_ended(&recorded);
+        let trace = &recorded.trace;
+        let witnesses = self.predict(run, trace)?;
+        if witnesses.is_empty() && !recorded.hung() {
+            return Ok(());
+        }
+        self.observer.progress(Progress::ReplayingRecording);
+        let mut confirmation = Confirmation::new(program, trace, self.time_is_up);
+        if let Some(hang) = confirmation.replay_recording(&mut self.all.not_analysed)? {
+            let mut finding = hang.finding();
+            finding.verdict = Some(Verdict::Confirmed(
+                "the program ran into it while it was recorded, and again in the replay of that \
+                 run"
+                .into(),
+            ));
+            let with_hang = hang.in_trace(trace, &finding);
+            if self.is_wanted(&finding) {
+                self.add(run, trace, finding, Evidence::Hang(with_hang.as_ref()))?;
+            }
+        }
+        let mut refuted = 0;
+        for (number, witness) in (1..).zip(&witnesses) {
+            self.observer.progress(Progress::Replaying {
+                number,
+                of: witnesses.len(),
+            });
+            let mut finding = predicted(trace).finding(witness);
+            if !self.is_wanted(&finding) || findings::is_confirmed(&self.all, &finding) {
+                continue;
+            }
+            let tried = confirmation.confirm(witness, &mut finding)?;
+            finding.witness = Some(predicted(trace).steps(&tried.witness));
+            if confirmation.is_reliable && is_refuted(&finding) && !self.options.list_refuted {
+                refuted += 1;
+            } else {
+                self.add(run, trace, finding, Evidence::Tried(&tried))?;
+            }
+        }
+        let not_analysed = &mut self.all.not_analysed;
+        if confirmation.forked {
+            not_analysed.push(NotAnalysed::ChildProcesses);
+        }
+        if refuted > 0 {
+            not_analysed.push(NotAnalysed::RefutedByReplays {
+                predictions: refuted,
+            });
+        }
+        Ok(())
+    }
+
+    fn note_how_it_ended(&mut self, recorded: &Recorded) {
+        let not_analysed = &mut self.all.not_analysed;
+        match recorded.ended {
+            Ended::Exited(_) => {}
+            _ => not_analysed.push(NotAnalysed::AfterTheEnd {
+                how: recorded.ended.describe(),
+            }),
+        }
+        let warnings = recorded.warnings.iter().cloned();
+        not_analysed.extend(warnings.map(NotAnalysed::Trace));
+    }
+
+    /// The witnesses in the order in which they are replayed: deadlocks first, since there are few
+    /// of them and each ends a replay at once.
+    fn predict(&mut self, run: u32, trace: &Trace) -> Result<Vec<Witness>, E> {
+        self.observer.progress(Progress::Predicting {
+            events: trace.events.len(),
+        });
+        let any_of = |group| self.options.kinds.iter().any(|kind| kind.group() == group);
+        let options = norns_predict::Options {
+            engine: self.options.engine,
+            races: any_of(Group::Race),
+            deadlocks: any_of(Group::Deadlock),
+            ..norns_predict::Options::usual(trace)
+        };
+        let prediction = norns_predict::predict(trace, &options);
+        self.all.undecided += prediction.undecided.len();
+        self.all.not_analysed.extend(prediction.not_analysed);
+        self.refuted_by_values(run, trace, &prediction.refuted)?;
+        let mut witnesses = prediction.deadlocks;
+        witnesses.extend(prediction.stuck);
+        witnesses.extend(prediction.races);
+        Ok(witnesses)
+    }
+
+    /// Counts, or lists, what needs no replay: a read would have to see another value.
+    fn refuted_by_values(&mut self, run: u32, trace: &Trace, refuted: &[Witness]) -> Result<(), E> {
+        let mut predictions = 0;
+        for witness in refuted {
+            let mut finding = predicted(trace).finding(witness);
+            if !self.is_wanted(&finding) || findings::is_confirmed(&self.all, &finding) {
+                continue;
+            }
+            predictions += 1;
+            if self.options.list_refuted {
+                finding.verdict = Some(Verdict::Infeasible(
+                    "the recorded values forbid it: in every order that shows it, a read before \
+                     it sees another value (no replay was needed)"
+                        .into(),
+                ));
+                let tried = Tried::not_replayed(witness);
+                self.add(run, trace, finding, Evidence::Tried(&tried))?;
+            }
+        }
+        if predictions > 0 {
+            self.all.not_analysed.push(NotAnalysed::RefutedByValues {
+                predictions,
+                listed: self.options.list_refuted,
+            });
+        }
+        Ok(())
+    }
+
+    fn is_wanted(&self, finding: &Finding) -> bool {
+        self.options.kinds.contains(&finding.kind)
+    }
+
+    fn add(
+        &mut self,
+        run: u32,
+        trace: &Trace,
+        mut finding: Finding,
+        evidence: Evidence,
+    ) -> Result<(), E> {
+        finding.id = format!("unnamed-{}", self.serial);
+        if findings::add(&mut self.all, finding.clone()) {
+            self.serial += 1;
+            self.observer.found(run, trace, &finding, evidence)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes findings of the witnesses of a recording.
+fn predicted(trace: &Trace) -> Predicted<'_> {
+    Predicted {
+        trace,
+        steps: Steps::WithoutAccesses,
+        is_text: false,
+    }
+}
+
+/// Whether replays have refuted a prediction: the last one left the schedule, or followed it and
+/// nothing showed.
+fn is_refuted(finding: &Finding) -> bool {
+    finding.status == Status::Predicted
+        && matches!(
+            finding.verdict,
+            Some(Verdict::NoBug | Verdict::Infeasible(_))
+        )
+}

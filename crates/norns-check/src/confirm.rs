@@ -1,0 +1,258 @@
+//! From one predicted bug to a verdict: which replays are tried until one of them settles it.
+//!
+//! 1. The witness, or another one of the same bug if what earlier replays taught rules it out, is
+//!    replayed in several ways (`ways`).
+//! 2. If the program leaves the schedule, or follows it and nothing shows, `refine` gives another
+//!    witness, for at most `ROUNDS` of them.
+//! 3. The last tries have no schedule: threads wait at the places of the bug, with and without
+//!    random priorities. They are given up once they have found nothing for several bugs.
+
+use norns_model::{NotAnalysed, Witness};
+use norns_replay::Proof;
+use norns_replay::schedule::{self, Accesses, Way};
+use norns_report::{Finding, Status, Verdict};
+use norns_trace::Trace;
+
+use crate::observed::Hang;
+use crate::program::{Outcome, Program, Replayed};
+use crate::refine::{Again, Refinement, Screened};
+use crate::wait_loops::WaitLoops;
+
+/// How many witnesses of one bug are tried, and how often it is looked for with random priorities.
+const ROUNDS: usize = 5;
+const RANDOM_TRIES: u64 = 3;
+/// When the last tries have failed for this many bugs, they are left out for the others: what
+/// remains has most often the same reason.
+const MOST_FRUITLESS: usize = 6;
+/// The same for bugs that cannot show, as far as earlier replays have taught.
+const MOST_FRUITLESS_IF_IMPOSSIBLE: usize = 2;
+
+/// What was replayed last of a predicted bug.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    pub witness: Witness,
+    pub way: Way,
+}
+
+impl Tried {
+    /// The witness of the prediction, and the way that would be tried first.
+    pub fn not_replayed(witness: &Witness) -> Self {
+        Tried {
+            witness: witness.clone(),
+            way: Way::Schedule(Accesses::Free),
+        }
+    }
+}
+
+/// All predicted bugs of one recording, and what their replays taught.
+pub struct Confirmation<'a, P: Program> {
+    program: &'a mut P,
+    trace: &'a Trace,
+    time_is_up: &'a dyn Fn() -> bool,
+    refinement: Refinement<'a>,
+    loops: WaitLoops,
+    /// Whether the program follows its own recording. If not, a replay refutes nothing.
+    pub is_reliable: bool,
+    /// Whether some replay made a child process.
+    pub forked: bool,
+    /// For how many bugs the last tries have failed.
+    fruitless: usize,
+}
+
+impl<'a, P: Program> Confirmation<'a, P> {
+    pub fn new(program: &'a mut P, trace: &'a Trace, time_is_up: &'a dyn Fn() -> bool) -> Self {
+        Self {
+            program,
+            trace,
+            time_is_up,
+            refinement: Refinement::new(trace),
+            loops: WaitLoops::default(),
+            is_reliable: true,
+            forked: false,
+            fruitless: 0,
+        }
+    }
+
+    /// Finds out whether the program follows its own recording. Returns the deadlock that it runs
+    /// into again, if it did so while it was recorded.
+    pub fn replay_recording(
+        &mut self,
+        not_analysed: &mut Vec<NotAnalysed>,
+    ) -> Result<Option<Hang>, P::Error> {
+        let mut rerun = self.program.replay_recording(self.trace)?;
+        if let Some(first) = rerun.left {
+            rerun = self.program.replay_recording(self.trace)?;
+            if let Some(second) = rerun.left {
+                not_analysed.push(NotAnalysed::UnfaithfulReplays {
+                    next_time: (first != second).then_some(second),
+                    why: first,
+                });
+                self.is_reliable = false;
+            }
+        }
+        Ok(rerun.hang)
+    }
+
+    /// Replays a witness, and others of the same bug if the program does not follow it, and
+    /// writes status and verdict into the finding. Without a verdict nothing was replayed, because
+    /// the time was up.
+    pub fn confirm(&mut self, witness: &Witness, finding: &mut Finding) -> Result<Tried, P::Error> {
+        let mut tried = Tried::not_replayed(witness);
+        let mut most_fruitless = MOST_FRUITLESS;
+        let screened = self.refinement.screen(witness);
+        let settled = match screened {
+            Screened::Fits => self.replay_rounds(&mut tried, None, finding)?,
+            Screened::Other(Again { witness, lesson }) => {
+                tried.witness = witness;
+                let learned = lesson.words(self.trace);
+                self.replay_rounds(&mut tried, Some(learned), finding)?
+            }
+            Screened::Impossible(lesson) => {
+                finding.verdict = Some(Verdict::Infeasible(lesson.words(self.trace)));
+                most_fruitless = MOST_FRUITLESS_IF_IMPOSSIBLE;
+                Settled::No
+            }
+        };
+        if settled == Settled::No && self.fruitless < most_fruitless {
+            self.last_tries(&mut tried, finding)?;
+        }
+        Ok(tried)
+    }
+
+    /// Replays one witness after the other until one settles the bug, there is no other, or they
+    /// were enough. `learned` is what led to the first one.
+    fn replay_rounds(
+        &mut self,
+        tried: &mut Tried,
+        mut learned: Option<String>,
+        finding: &mut Finding,
+    ) -> Result<Settled, P::Error> {
+        for round in 1..=ROUNDS {
+            let mut left_at = None;
+            for way in self.ways(&tried.witness) {
+                if (self.time_is_up)() {
+                    return Ok(Settled::TimeIsUp);
+                }
+                let replayed = self.replay(&tried.witness, way)?;
+                if let Outcome::Infeasible { event, .. } = replayed.outcome {
+                    left_at = event;
+                }
+                tried.way = way;
+                if decide(finding, &replayed, learned.as_deref()) {
+                    self.look_for_stronger_proof(&replayed, tried, learned, finding)?;
+                    return Ok(Settled::Yes);
+                }
+            }
+            if round == ROUNDS {
+                break;
+            }
+            let Some(again) = self.refinement.again(&tried.witness, left_at) else {
+                break;
+            };
+            tried.witness = again.witness;
+            learned = Some(again.lesson.words(self.trace));
+        }
+        Ok(Settled::No)
+    }
+
+    /// After the detector's report, tries to stop both threads before their accesses as well.
+    fn look_for_stronger_proof(
+        &mut self,
+        replayed: &Replayed,
+        tried: &mut Tried,
+        learned: Option<String>,
+        finding: &mut Finding,
+    ) -> Result<(), P::Error> {
+        if replayed.outcome == Outcome::Confirmed(Proof::Detector)
+            && tried.way != Way::Near
+            && self.may_lie_elsewhere(&tried.witness)
+        {
+            let replayed = self.replay(&tried.witness, Way::Near)?;
+            if replayed.outcome == Outcome::Confirmed(Proof::BothHeld) {
+                tried.way = Way::Near;
+                decide(finding, &replayed, learned.as_deref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for the bug without a schedule. What does not settle it leaves the verdict as it was.
+    fn last_tries(&mut self, tried: &mut Tried, finding: &mut Finding) -> Result<(), P::Error> {
+        let ways = [Way::Hunt].into_iter();
+        for way in ways.chain((1..=RANDOM_TRIES).map(Way::Priorities)) {
+            if (self.time_is_up)() {
+                break;
+            }
+            let before = finding.verdict.clone();
+            let replayed = self.replay(&tried.witness, way)?;
+            let because = match way {
+                Way::Priorities(seed) => format!("found with random priorities, seed {seed}"),
+                _ => "found without a schedule, by waiting at its places".into(),
+            };
+            if decide(finding, &replayed, Some(&because)) {
+                tried.way = way;
+                return Ok(());
+            }
+            finding.verdict = before;
+        }
+        self.fruitless += 1;
+        Ok(())
+    }
+
+    /// How to replay a witness, one way after the other until one settles it.
+    fn ways(&self, witness: &Witness) -> Vec<Way> {
+        let mut ways = vec![
+            Way::Schedule(Accesses::Free),
+            Way::Schedule(Accesses::Ordered),
+        ];
+        if self.may_lie_elsewhere(witness) {
+            ways.push(Way::Near);
+        }
+        ways
+    }
+
+    fn may_lie_elsewhere(&self, witness: &Witness) -> bool {
+        schedule::may_lie_elsewhere(self.trace, &witness.bug)
+    }
+
+    fn replay(&mut self, witness: &Witness, way: Way) -> Result<Replayed, P::Error> {
+        let mut replayed = self.program.replay(self.trace, witness, way)?;
+        self.forked |= replayed.forked;
+        self.loops.learn(&replayed);
+        if let Outcome::Confirmed(proof) = replayed.outcome
+            && self.loops.order(self.trace, &witness.bug, proof)
+        {
+            replayed.outcome = Outcome::OrderedBySpinLoop;
+        }
+        Ok(replayed)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    Yes,
+    No,
+    TimeIsUp,
+}
+
+/// Writes what a replay showed into the finding, with what had to be learned before; whether that
+/// settles it.
+fn decide(finding: &mut Finding, replayed: &Replayed, learned: Option<&str>) -> bool {
+    let (status, verdict) = match &replayed.outcome {
+        Outcome::Confirmed(proof) => {
+            let learned = learned.map_or(String::new(), |learned| format!("; {learned}"));
+            let how = format!("{}{learned}", proof.describe());
+            (Status::Confirmed, Verdict::Confirmed(how))
+        }
+        Outcome::OrderedBySpinLoop => (Status::OrderedBySpinLoop, Verdict::NoBug),
+        Outcome::NoBug => (Status::Predicted, Verdict::NoBug),
+        Outcome::Infeasible { why, .. } => (Status::Predicted, Verdict::Infeasible(why.clone())),
+        Outcome::TimedOut => (Status::Predicted, Verdict::TimedOut),
+    };
+    finding.verdict = Some(verdict);
+    let settled = status != Status::Predicted;
+    if settled {
+        finding.status = status;
+    }
+    settled
+}

@@ -1,0 +1,36 @@
+//! The findings of a check so far. The same bug, met in another schedule or recording, is one
+//! finding.
+
+use norns_report::{AccessKind, Finding, Findings, Kind, Status};
+
+/// What makes two findings the same to a person: kind and places, whichever thread and order.
+fn key(finding: &Finding) -> (Kind, Vec<(&str, u32, AccessKind)>) {
+    let places = finding.places.iter();
+    let mut places: Vec<_> = places
+        .map(|place| (place.file.as_str(), place.line, place.access))
+        .collect();
+    places.sort();
+    (finding.kind, places)
+}
+
+/// Whether the same bug is confirmed already.
+pub fn is_confirmed(all: &Findings, finding: &Finding) -> bool {
+    all.findings
+        .iter()
+        .any(|known| key(known) == key(finding) && known.status == Status::Confirmed)
+}
+
+/// Adds a finding, or replaces the one of the same bug if this one says more. Whether the list
+/// has changed.
+pub fn add(all: &mut Findings, finding: Finding) -> bool {
+    let known = all
+        .findings
+        .iter_mut()
+        .find(|known| key(known) == key(&finding));
+    match known {
+        Some(known) if finding.status < known.status => *known = finding,
+        Some(_) => return false,
+        None => all.findings.push(finding),
+    }
+    true
+}

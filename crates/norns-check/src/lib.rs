@@ -1,0 +1,31 @@
+//! From a program to findings: what `norns check` records, predicts and replays, in which order,
+//! and what it concludes.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | `program` | the trait through which a program is recorded and replayed, and what it answers |
+//! | `check` | the whole way: record, predict, replay every witness, count what was refuted |
+//! | `confirm` | one predicted bug: which replays are tried until one settles it |
+//! | `refine` | another witness of the same bug, after the program could not follow the last one |
+//! | `wait_loops` | races that a loop which waits for a variable keeps apart |
+//! | `observed` | findings that the runtime itself saw: the race of a detector, a hang |
+//! | `findings` | the list of findings so far, without duplicates |
+//!
+//! Nothing here reads a file, the environment or the clock, or starts a process: that is behind
+//! the traits `Program` and `Observer` and the deadline that the caller gives. `crates/norns`
+//! implements them over `norns-replay`; the tests implement them with a program that is simulated
+//! from the model.
+#![forbid(unsafe_code)]
+
+pub mod check;
+mod confirm;
+pub mod findings;
+pub mod observed;
+pub mod program;
+mod refine;
+mod wait_loops;
+
+pub use check::{Evidence, Observer, Options, Progress, check};
+pub use confirm::Tried;
+pub use observed::Hang;
+pub use program::{Outcome, Program, Recorded, Replayed, Rerun};

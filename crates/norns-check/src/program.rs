@@ -1,0 +1,80 @@
+//! How a check sees the program: something that can be recorded, and run again under a schedule.
+
+use norns_model::Witness;
+use norns_replay::schedule::Way;
+use norns_replay::{Ended, Proof};
+use norns_trace::{EventIndex, Trace, Warning};
+
+use crate::observed::Hang;
+
+/// A program under test.
+pub trait Program {
+    type Error;
+
+    /// Runs the program and records it; `run` counts the recordings of one check from 0.
+    fn record(&mut self, run: u32) -> Result<Recorded, Self::Error>;
+
+    /// Runs the program under the schedule of the last recording itself.
+    fn replay_recording(&mut self, trace: &Trace) -> Result<Rerun, Self::Error>;
+
+    /// Runs the program in a way that is to show the bug of a witness from the last recording.
+    fn replay(
+        &mut self,
+        trace: &Trace,
+        witness: &Witness,
+        way: Way,
+    ) -> Result<Replayed, Self::Error>;
+}
+
+/// A recorded run.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub trace: Trace,
+    pub ended: Ended,
+    pub warnings: Vec<Warning>,
+}
+
+impl Recorded {
+    /// Whether the run had to be stopped because it did not end by itself.
+    pub(crate) fn hung(&self) -> bool {
+        matches!(self.ended, Ended::Hung | Ended::TimedOut)
+    }
+}
+
+/// A run under the schedule of the recording.
+#[derive(Clone, Debug, Default)]
+pub struct Rerun {
+    /// Why the program did not follow its own recording, in words; `None` when it did.
+    pub left: Option<String>,
+    /// The deadlock that it ran into.
+    pub hang: Option<Hang>,
+}
+
+/// A run that was to show the bug of a witness.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    pub outcome: Outcome,
+    /// The program counter of the read that a loop repeats to wait for a variable, if the run had
+    /// such a loop.
+    pub wait_loop: Option<u64>,
+    /// Whether the program made a child process, which nobody watched.
+    pub forked: bool,
+}
+
+/// What such a run showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Confirmed(Proof),
+    /// A thread waits in a loop for what the other thread of the race writes.
+    OrderedBySpinLoop,
+    /// The schedule was followed to its end, and the bug did not show.
+    NoBug,
+    /// The program left the schedule.
+    Infeasible {
+        /// The event of the trace that it could not do, where that is known.
+        event: Option<EventIndex>,
+        /// The reason in words.
+        why: String,
+    },
+    TimedOut,
+}

@@ -1,0 +1,119 @@
+//! Loops that wait for a variable, as replays have shown them, and the accesses that they order.
+//!
+//! A run shows a race to the detector, but not always the loop that orders its accesses: the
+//! variable may be set when the thread first reads it. If an earlier replay has seen the loop, the
+//! trace tells whether it stands between the two accesses.
+
+use std::collections::BTreeSet;
+
+use norns_model::Bug;
+use norns_replay::Proof;
+use norns_trace::{Event, EventIndex, Trace};
+
+use crate::program::Replayed;
+use crate::refine::{read_by, written_by};
+
+#[derive(Default)]
+pub struct WaitLoops {
+    /// Program counters of the reads that the loops repeat.
+    reads: BTreeSet<u64>,
+}
+
+impl WaitLoops {
+    pub fn learn(&mut self, replayed: &Replayed) {
+        self.reads.extend(replayed.wait_loop);
+    }
+
+    /// Whether one of the loops orders the two accesses of a race, although a replay gave this
+    /// proof of it. That both accesses were next at one moment proves a race of any access but the
+    /// loop's own read: this one is next whenever the loop runs.
+    pub fn order(&self, trace: &Trace, bug: &Bug, proof: Proof) -> bool {
+        let Bug::Race { first, second } = *bug else {
+            return false;
+        };
+        [(first, second), (second, first)]
+            .into_iter()
+            .any(|(before, after)| {
+                let event = trace.events[after.index()];
+                let is_own_read = self.reads.contains(&trace.place(event.place).pc);
+                (is_own_read || proof == Proof::Detector)
+                    && self.stands_between(trace, before, after)
+            })
+    }
+
+    /// Whether the thread of `after` has waited, up to it, for a variable that only the thread of
+    /// `before` sets, and only from there on.
+    fn stands_between(&self, trace: &Trace, before: EventIndex, after: EventIndex) -> bool {
+        let thread = |event: EventIndex| trace.events[event.index()].thread;
+        let earlier = trace.events[..=after.index()].iter().rev();
+        let mut loops = earlier.filter(|event| {
+            event.thread == thread(after) && self.reads.contains(&trace.place(event.place).pc)
+        });
+        let Some(waited_for) = loops.find_map(|event| read_by(event.op)) else {
+            return false;
+        };
+        let mut sets = (0..).zip(&trace.events).filter(|(_, event)| {
+            let sets = written_by(event.op).is_some_and(|write| write.overlaps(waited_for));
+            sets && event.thread != thread(after)
+        });
+        let is_later = |(index, event): (u32, &Event)| {
+            event.thread == thread(before) && EventIndex(index) >= before
+        };
+        sets.next().is_some_and(is_later) && sets.all(is_later)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Outcome;
+
+    /// Whether a loop, whose read is the event `read_of_loop` of the script, orders the race of
+    /// two other events.
+    fn check(script: &str, read_of_loop: u32, race: [u32; 2], proof: Proof, ordered: bool) {
+        let trace = norns_model::script::trace(script);
+        let pc = |event: u32| trace.place(trace.events[event as usize].place).pc;
+        let mut loops = WaitLoops::default();
+        loops.learn(&Replayed {
+            outcome: Outcome::NoBug,
+            wait_loop: Some(pc(read_of_loop)),
+            forked: false,
+        });
+        let [first, second] = race.map(EventIndex);
+        let bug = Bug::Race { first, second };
+        assert_eq!(loops.order(&trace, &bug, proof), ordered, "{script}");
+    }
+
+    const FLAG: &str = "T1: write x, write flag
+                        T2: read flag, read x";
+
+    #[test]
+    fn a_loop_orders_what_stands_before_the_write_and_behind_the_read() {
+        check(FLAG, 2, [0, 3], Proof::Detector, true);
+    }
+
+    #[test]
+    fn two_stopped_threads_prove_a_race_in_spite_of_a_loop() {
+        check(FLAG, 2, [0, 3], Proof::BothHeld, false);
+    }
+
+    #[test]
+    fn the_read_of_the_loop_itself_is_ordered_by_it() {
+        check(FLAG, 2, [1, 2], Proof::BothHeld, true);
+    }
+
+    #[test]
+    fn an_access_behind_the_write_is_not_ordered() {
+        let script = "T1: write flag, write x
+                      T2: read flag, read x";
+        check(script, 2, [1, 3], Proof::Detector, false);
+    }
+
+    #[test]
+    fn a_variable_that_a_third_thread_sets_orders_nothing() {
+        let script = "T3: write flag
+                      T1: write x, write flag
+                      T2: read flag, read x";
+        check(script, 3, [1, 4], Proof::Detector, false);
+    }
+}

@@ -1,0 +1,324 @@
+//! The loop of a check against programs that are simulated from random traces, with all their
+//! schedules as the judge. A failure names the seed of its program.
+
+mod program;
+mod truth;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+
+use norns_check::{Evidence, Observer, Options, Progress, Tried, check};
+use norns_model::random_trace::{Shape, random_trace};
+use norns_model::{Bug, NotAnalysed, Witness};
+use norns_predict::Engine;
+use norns_random::Random;
+use norns_replay::schedule::Way;
+use norns_report::{Finding, Findings, Kind, Status, Verdict};
+use norns_trace::{EventIndex, Touch, Trace};
+
+use program::Simulated;
+use truth::Truth;
+
+const CASES: u64 = 1000;
+const MOST_STATES: usize = 20_000;
+
+/// A random program.
+struct Case {
+    trace: Trace,
+    deciding: BTreeSet<EventIndex>,
+    is_reliable: bool,
+}
+
+impl Case {
+    /// Of its reads, `deciding` of 100 decide which way their thread goes.
+    fn new(seed: u64, deciding: usize) -> Case {
+        let trace = Trace {
+            accesses_ordered: false,
+            ..random_trace(
+                seed,
+                Shape {
+                    threads: 3,
+                    events: 12 + (seed % 5) as usize,
+                    locks: 2,
+                    variables: 2,
+                    plain: seed.is_multiple_of(2),
+                },
+            )
+        };
+        let mut random = Random::new(seed ^ 0x5eed);
+        let reads = (0..trace.events.len())
+            .filter(|&index| Touch::of(trace.events[index].op).is_some_and(|touch| touch.reads));
+        let deciding = reads
+            .filter(|_| random.below(100) < deciding)
+            .map(EventIndex::from_index)
+            .collect();
+        Case {
+            trace,
+            deciding,
+            is_reliable: true,
+        }
+    }
+
+    fn check(&self, ask: Ask) -> Checked {
+        let replays = Cell::new(0);
+        let mut program = Simulated {
+            trace: self.trace.clone(),
+            deciding: self.deciding.clone(),
+            is_reliable: self.is_reliable,
+            replays: &replays,
+            log: Vec::new(),
+        };
+        let options = Options {
+            runs: 1,
+            engine: Engine::Auto,
+            kinds: BTreeSet::from(Kind::ALL),
+            list_refuted: ask.list_refuted,
+        };
+        let time_is_up = || replays.get() >= ask.most_replays;
+        let mut kept = Kept::default();
+        let Ok(findings) = check(&mut program, &options, &time_is_up, &mut kept, Vec::new());
+        Checked {
+            findings,
+            tried: kept.tried,
+            replays: program.log,
+        }
+    }
+
+    fn predicted(&self) -> usize {
+        let options = norns_predict::Options::usual(&self.trace);
+        let found = norns_predict::predict(&self.trace, &options);
+        found.races.len() + found.deadlocks.len() + found.stuck.len()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Ask {
+    list_refuted: bool,
+    most_replays: usize,
+}
+
+const USUAL: Ask = Ask {
+    list_refuted: false,
+    most_replays: usize::MAX,
+};
+
+/// What a check answered and did.
+#[derive(Debug, PartialEq)]
+struct Checked {
+    findings: Findings,
+    /// What was replayed last of every finding, by its id.
+    tried: BTreeMap<String, Tried>,
+    replays: Vec<(Witness, Way)>,
+}
+
+impl Checked {
+    fn with_status(&self, status: Status) -> impl Iterator<Item = &Finding> {
+        let findings = self.findings.findings.iter();
+        findings.filter(move |finding| finding.status == status)
+    }
+
+    fn bug(&self, finding: &Finding) -> &Bug {
+        &self.tried[&finding.id].witness.bug
+    }
+
+    /// How many predictions were refuted and not listed.
+    fn refuted(&self) -> usize {
+        let counts = self
+            .findings
+            .not_analysed
+            .iter()
+            .map(|reason| match reason {
+                NotAnalysed::RefutedByReplays { predictions } => *predictions,
+                _ => 0,
+            });
+        counts.sum()
+    }
+}
+
+#[derive(Default)]
+struct Kept {
+    tried: BTreeMap<String, Tried>,
+}
+
+impl Observer for Kept {
+    type Error = Infallible;
+
+    fn progress(&mut self, _progress: Progress) {}
+
+    fn found(
+        &mut self,
+        _run: u32,
+        _trace: &Trace,
+        finding: &Finding,
+        evidence: Evidence,
+    ) -> Result<(), Infallible> {
+        if let Evidence::Tried(tried) = evidence {
+            self.tried.insert(finding.id.clone(), tried.clone());
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_program_that_follows_every_schedule_confirms_every_prediction() {
+    let mut confirmed = 0;
+    for seed in 0..CASES {
+        let case = Case::new(seed, 0);
+        let checked = case.check(USUAL);
+        assert_eq!(checked.refuted(), 0, "seed {seed}");
+        assert_eq!(
+            checked.with_status(Status::Confirmed).count(),
+            case.predicted(),
+            "seed {seed}"
+        );
+        confirmed += case.predicted();
+    }
+    assert!(confirmed > 500, "only {confirmed} bugs were confirmed");
+}
+
+#[test]
+fn what_is_confirmed_can_happen_and_what_can_happen_is_mostly_confirmed() {
+    let (mut confirmed, mut missed, mut refuted) = (0, 0, 0);
+    let (mut by_another_witness, mut by_last_tries) = (0, 0);
+    for seed in 0..CASES {
+        let case = Case::new(seed, 60);
+        let Some(truth) = Truth::of(&case.trace, &case.deciding, MOST_STATES) else {
+            continue;
+        };
+        let checked = case.check(Ask {
+            list_refuted: true,
+            ..USUAL
+        });
+        for finding in checked.with_status(Status::Confirmed) {
+            let bug = checked.bug(finding);
+            assert!(truth.allows(bug), "seed {seed}: {bug:?} cannot happen");
+            confirmed += 1;
+            let tried = &checked.tried[&finding.id];
+            by_last_tries += usize::from(matches!(tried.way, Way::Hunt | Way::Priorities(_)));
+            let first = checked.replays.iter().find(|(first, _)| first.bug == *bug);
+            let is_first = first.is_some_and(|(first, _)| *first == tried.witness);
+            by_another_witness += usize::from(!is_first);
+        }
+        for finding in checked.with_status(Status::Predicted) {
+            match truth.allows(checked.bug(finding)) {
+                true => missed += 1,
+                false => refuted += 1,
+            }
+        }
+    }
+    println!(
+        "{confirmed} confirmed ({by_another_witness} by another witness than the first, \
+         {by_last_tries} by the last tries), {missed} missed, {refuted} refuted rightly"
+    );
+    for (count, at_least) in [
+        (confirmed, 1000),
+        (refuted, 100),
+        (by_another_witness, 10),
+        (by_last_tries, 1),
+    ] {
+        assert!(count >= at_least, "the programs are too easy");
+    }
+    assert!(
+        missed * 50 < confirmed,
+        "{missed} of {confirmed} were missed"
+    );
+}
+
+#[test]
+fn every_prediction_is_confirmed_listed_or_counted_as_refuted() {
+    for seed in 0..CASES {
+        let case = Case::new(seed, 60);
+        let counted = case.check(USUAL);
+        let listed = counted.findings.findings.len();
+        assert_eq!(listed + counted.refuted(), case.predicted(), "seed {seed}");
+
+        let all = case.check(Ask {
+            list_refuted: true,
+            ..USUAL
+        });
+        assert_eq!(all.findings.findings.len(), case.predicted(), "seed {seed}");
+        assert_eq!(all.refuted(), 0, "seed {seed}");
+        let refuted = all.with_status(Status::Predicted).filter(|finding| {
+            matches!(
+                finding.verdict,
+                Some(Verdict::NoBug | Verdict::Infeasible(_))
+            )
+        });
+        assert_eq!(refuted.count(), counted.refuted(), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_same_program_gives_the_same_replays_and_findings() {
+    for seed in 0..CASES / 4 {
+        let case = Case::new(seed, 60);
+        assert_eq!(case.check(USUAL), case.check(USUAL), "seed {seed}");
+    }
+}
+
+#[test]
+fn no_replay_begins_when_the_time_is_up() {
+    for seed in 0..CASES / 4 {
+        let case = Case::new(seed, 60);
+        for most_replays in [0, 1, 5, 20] {
+            let checked = case.check(Ask {
+                most_replays,
+                ..USUAL
+            });
+            // The stronger proof of a race that was just confirmed may be one more.
+            let replays = checked.replays.len();
+            assert!(replays <= most_replays + 1, "seed {seed}: {replays}");
+            // What was not replayed is still there.
+            let listed = checked.findings.findings.len();
+            assert_eq!(listed + checked.refuted(), case.predicted(), "seed {seed}");
+        }
+    }
+}
+
+/// Five witnesses in three ways, and four last tries.
+const MOST_REPLAYS_OF_A_BUG: usize = 5 * 3 + 4;
+
+#[test]
+fn a_bug_costs_a_limited_number_of_replays() {
+    for seed in 0..CASES {
+        let case = Case::new(seed, 100);
+        let mut replays: BTreeMap<String, usize> = BTreeMap::new();
+        for (witness, _) in case.check(USUAL).replays {
+            *replays.entry(format!("{:?}", witness.bug)).or_default() += 1;
+        }
+        for (bug, count) in replays {
+            assert!(
+                count <= MOST_REPLAYS_OF_A_BUG,
+                "seed {seed}: {bug}: {count}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_unreliable_program_refutes_nothing() {
+    for seed in 0..CASES / 4 {
+        let case = Case {
+            is_reliable: false,
+            ..Case::new(seed, 60)
+        };
+        let checked = case.check(USUAL);
+        assert_eq!(checked.refuted(), 0, "seed {seed}");
+        assert_eq!(
+            checked.findings.findings.len(),
+            case.predicted(),
+            "seed {seed}"
+        );
+        let warned = checked.findings.not_analysed.iter().any(|reason| {
+            matches!(
+                reason,
+                NotAnalysed::UnfaithfulReplays {
+                    next_time: None,
+                    ..
+                }
+            )
+        });
+        assert_eq!(warned, case.predicted() > 0, "seed {seed}");
+    }
+}

@@ -1,0 +1,88 @@
+//! What a check keeps of every finding for the commands that come after it, and what it shows
+//! while it runs.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use norns_check::{Evidence, Observer, Progress};
+use norns_report::{Finding, Sketch, fingerprint};
+use norns_trace::Trace;
+
+use super::program::trace_name;
+use super::witness::SavedWitness;
+use crate::progress::Stage;
+use crate::runs::{self, Run};
+
+pub struct Keeper<'a> {
+    run: &'a Run,
+    deadline: Instant,
+    stage: Option<Stage>,
+}
+
+impl<'a> Keeper<'a> {
+    pub fn new(run: &'a Run, deadline: Instant) -> Self {
+        Self {
+            run,
+            deadline,
+            stage: None,
+        }
+    }
+}
+
+impl Observer for Keeper<'_> {
+    type Error = anyhow::Error;
+
+    fn progress(&mut self, progress: Progress) {
+        let name = match progress {
+            Progress::Recording { of: 1, .. } => "recording".into(),
+            Progress::Recording { number, of } => format!("recording {number} of {of}"),
+            Progress::Predicting { events } => format!("predicting from {events} events"),
+            Progress::ReplayingRecording => "replaying the recording".into(),
+            Progress::Replaying { number, of } => {
+                if let Some(stage) = &self.stage {
+                    stage.now(|| {
+                        let left = self.deadline.saturating_duration_since(Instant::now());
+                        let left = left.as_secs();
+                        format!("replaying witness {number} of {of}, at most {left} s more")
+                    });
+                }
+                return;
+            }
+        };
+        // The line of one stage is gone before the next begins.
+        self.stage = None;
+        self.stage = Some(Stage::begin(&name));
+    }
+
+    fn found(
+        &mut self,
+        run: u32,
+        trace: &Trace,
+        finding: &Finding,
+        evidence: Evidence,
+    ) -> Result<()> {
+        let folder = self.run.about()?.folder;
+        let sources = |file: &str| runs::source(&folder, file);
+        let named = Finding {
+            id: fingerprint::fingerprint(finding.kind, &finding.places, &sources),
+            ..finding.clone()
+        };
+        let sketch: Option<Sketch> = match evidence {
+            Evidence::Tried(tried) => {
+                let saved = SavedWitness::of(tried, &trace_name(run));
+                let name = format!("{}.witness.json", finding.id);
+                self.run.save(&name, &saved)?;
+                let witness = &tried.witness;
+                Some(norns_report::sketch(trace, witness, &named, &sources))
+            }
+            Evidence::Hang(trace) => trace.map(|trace| {
+                norns_report::sketch_of_hang(trace, named.places.len(), &named, &sources)
+            }),
+        };
+        if let Some(sketch) = sketch {
+            self.run
+                .save(&format!("{}.sketch.json", finding.id), &sketch)?;
+        }
+        Ok(())
+    }
+}

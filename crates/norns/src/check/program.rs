@@ -1,0 +1,145 @@
+//! The program of a check as `norns-check` sees it, run by `norns-replay`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use norns_check::{Hang, Outcome, Recorded, Replayed, Rerun};
+use norns_model::Witness;
+use norns_replay::report::Deadlock;
+use norns_replay::schedule::Way;
+use norns_replay::{Ended, How, Limits, Program, Replayer, record};
+use norns_trace::Trace;
+use norns_trace::symbolise::Symboliser;
+
+use super::{Arguments, divergence};
+use crate::runs::Run;
+
+pub struct Checked<'a> {
+    pub arguments: &'a Arguments,
+    pub run: &'a Run,
+    pub program: &'a mut Program,
+    /// How long the last recording took.
+    recording_took: Duration,
+    /// How many witnesses of the last recording were replayed.
+    replays: usize,
+}
+
+impl<'a> Checked<'a> {
+    pub fn new(arguments: &'a Arguments, run: &'a Run, program: &'a mut Program) -> Self {
+        Self {
+            arguments,
+            run,
+            program,
+            recording_took: Duration::ZERO,
+            replays: 0,
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            time: Duration::from_secs(self.arguments.time_limit),
+            memory: self.arguments.memory_limit << 20,
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.run.path("replays")
+    }
+
+    fn replayer<'b>(&'b self, trace: &'b Trace) -> Replayer<'b> {
+        let limits = self.limits();
+        // A replay serialises the program's synchronisation and watches every access.
+        let usual = self.recording_took * 20 + Duration::from_secs(10);
+        Replayer {
+            program: self.program,
+            trace,
+            folder: self.folder(),
+            limits: Limits {
+                time: limits.time.min(usual),
+                ..limits
+            },
+        }
+    }
+}
+
+/// The trace of a recording, in the folder of the run.
+pub fn trace_name(run: u32) -> String {
+    match run {
+        0 => "trace.norns".into(),
+        run => format!("trace-{run}.norns"),
+    }
+}
+
+impl norns_check::Program for Checked<'_> {
+    type Error = anyhow::Error;
+
+    fn record(&mut self, run: u32) -> Result<Recorded> {
+        // The first recording is the natural one, unless the user wants another.
+        let seed = self.arguments.seed.unwrap_or(1).wrapping_add(run.into());
+        let how = match run {
+            _ if self.arguments.values => How::WithValues { seed },
+            0 if self.arguments.seed.is_none() => How::Naturally,
+            _ => How::Delayed { seed },
+        };
+        let limits = self.limits();
+        let path = |name: &str| self.run.path(name);
+        let (trace, output) = (path(&trace_name(run)), path("output.txt"));
+        let recorded = record(self.program, &trace, &output, &path("input"), limits, how)?;
+        if run == 0 && std::io::stderr().is_terminal() {
+            eprintln!("recorded: the program {}", recorded.ended.describe());
+        }
+        self.recording_took = recorded.time;
+        self.replays = 0;
+        let folder = self.folder();
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        let trace = recorded.recording.trace;
+        self.arguments.engine.accept(&trace)?;
+        Ok(Recorded {
+            trace,
+            ended: recorded.ended,
+            warnings: recorded.warnings,
+        })
+    }
+
+    fn replay_recording(&mut self, trace: &Trace) -> Result<Rerun> {
+        let (report, ended) = self.replayer(trace).replay_recording()?;
+        let left = report.diverged.is_some() || matches!(ended, Ended::TimedOut | Ended::Hung);
+        Ok(Rerun {
+            left: left.then(|| divergence::of_run(trace, &report, &ended)),
+            hang: report.deadlock.map(|deadlock| hang(deadlock, &report.maps)),
+        })
+    }
+
+    fn replay(&mut self, trace: &Trace, witness: &Witness, way: Way) -> Result<Replayed> {
+        self.replays += 1;
+        let name = format!("{:03}", self.replays);
+        let replay = self.replayer(trace).replay(witness, &name, way)?;
+        let outcome = match &replay.outcome {
+            norns_replay::Outcome::Confirmed(proof) => Outcome::Confirmed(*proof),
+            norns_replay::Outcome::OrderedBySpinLoop => Outcome::OrderedBySpinLoop,
+            norns_replay::Outcome::NoBug => Outcome::NoBug,
+            norns_replay::Outcome::Infeasible(left) => Outcome::Infeasible {
+                event: left.event(),
+                why: divergence::of_replay(trace, &replay.report, left),
+            },
+            norns_replay::Outcome::TimedOut => Outcome::TimedOut,
+        };
+        Ok(Replayed {
+            outcome,
+            wait_loop: replay.report.spin.as_ref().map(|spin| spin.pc),
+            forked: replay.report.forked,
+        })
+    }
+}
+
+fn hang(deadlock: Deadlock, maps: &str) -> Hang {
+    let mut symbols = Symboliser::new([maps]);
+    let pcs = deadlock.waits.iter().map(|waits| waits.pc);
+    let frames: BTreeMap<_, _> = pcs.map(|pc| (pc, symbols.frames(pc).to_vec())).collect();
+    Hang { deadlock, frames }
+}
