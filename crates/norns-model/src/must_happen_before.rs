@@ -93,17 +93,12 @@ fn uses(model: &Model) -> FxHashMap<ObjectId, Uses> {
             | Handoff::Receives(Channel::Start(_) | Channel::End(_))
             | Handoff::None => continue,
         };
-        match effect {
-            // Locks order nothing in every schedule.
-            Effect::Lock(..) => continue,
-            Effect::Condition(_, OnCondition::Wait) if !model.wait_needs_signal(here) => continue,
-            Effect::Condition(..)
-            | Effect::Barrier(..)
-            | Effect::Semaphore(..)
-            | Effect::Once(..)
-            | Effect::Thread(_)
-            | Effect::Memory(_)
-            | Effect::Local => {}
+        // The critical sections of a lock have no order that every schedule keeps, and a spurious
+        // wake-up needs no signal.
+        let is_spurious = matches!(effect, Effect::Condition(_, OnCondition::Wait))
+            && !model.wait_needs_signal(here);
+        if matches!(effect, Effect::Lock(..)) || is_spurious {
+            continue;
         }
         let uses = all.entry(object).or_insert_with(|| Uses {
             kind: model.kind(object),

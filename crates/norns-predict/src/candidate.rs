@@ -192,11 +192,7 @@ pub fn lock_cycles(
 
 /// The lock that an event acquires, and how.
 pub fn wanted(model: &Model, event: EventIndex) -> Option<(ObjectId, Mode)> {
-    match model.op(event) {
-        Op::Lock(lock) => Some((lock, Mode::Write)),
-        Op::ReadLock(lock) => Some((lock, Mode::Read)),
-        _ => None,
-    }
+    model.op(event).acquires()
 }
 
 struct CycleSearch<'a> {

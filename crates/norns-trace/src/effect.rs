@@ -1,10 +1,13 @@
-//! What an operation does to what other threads can see: the classification that analyses ask.
+//! What an operation does that other threads can see: the classification that analyses match.
 //!
 //! An `Op` says what the program called; its `Effect` says which rules it follows. There is one
-//! variant a family of objects, and one small enum a family for what is done to the object, so
-//! that an analysis of locks reads `Effect::Lock(lock, act)` and matches three acts instead of
-//! five operations. Analyses match effects without a wildcard: a new operation of a known family
-//! is a row in `operation.rs`, and the compiler names what a new family or act concerns.
+//! variant for each family of objects, with a small enum of what can be done to such an object, so
+//! that an analysis of locks matches the three acts of `OnLock` and not five operations.
+//!
+//! An analysis of one family asks for it with `let Effect::Lock(lock, act) = … else`; one of
+//! several families matches them without a wildcard arm (`tests/trace_files/wildcards.rs` holds
+//! this). A new operation of a known family is then a row in `operation.rs`, and the compiler
+//! names every place that a new family concerns.
 
 use crate::event::{Access, AtomicKind, ObjectId, Op, ThreadId};
 
@@ -147,16 +150,10 @@ impl Touch {
     /// `None` for an operation that touches no memory.
     #[inline]
     pub fn of(op: Op) -> Option<Touch> {
-        match op.effect() {
-            Effect::Memory(touch) => Some(touch),
-            Effect::Thread(_)
-            | Effect::Lock(..)
-            | Effect::Once(..)
-            | Effect::Condition(..)
-            | Effect::Barrier(..)
-            | Effect::Semaphore(..)
-            | Effect::Local => None,
-        }
+        let Effect::Memory(touch) = op.effect() else {
+            return None;
+        };
+        Some(touch)
     }
 
     /// Whether two accesses of different threads would race if nothing kept them apart.

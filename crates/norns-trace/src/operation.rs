@@ -211,19 +211,10 @@ impl Op {
     /// The lock that this event acquires, and how.
     #[inline]
     pub fn acquires(self) -> Option<(ObjectId, Mode)> {
-        match self.effect() {
-            Effect::Lock(lock, act) => match act {
-                OnLock::Acquire(mode) => Some((lock, mode)),
-                OnLock::FailedAcquire(_) | OnLock::Release => None,
-            },
-            Effect::Thread(_)
-            | Effect::Once(..)
-            | Effect::Condition(..)
-            | Effect::Barrier(..)
-            | Effect::Semaphore(..)
-            | Effect::Memory(_)
-            | Effect::Local => None,
-        }
+        let Effect::Lock(lock, OnLock::Acquire(mode)) = self.effect() else {
+            return None;
+        };
+        Some((lock, mode))
     }
 
     /// The memory that this event reads or writes as a plain access, and whether it writes.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
-use norns_trace::{EventIndex, Op};
+use norns_trace::effect::OnThread;
+use norns_trace::{Effect, EventIndex};
 use rustc_hash::FxHashMap;
 
 use super::{Counts, Decision, Detail, Engine, Predictor};
@@ -201,16 +202,14 @@ impl Predictor<'_> {
 /// for, and a join only counts when a lock is held meanwhile; or a thread may end with a lock.
 fn can_be_stuck(model: &Model, index: &Index) -> bool {
     let sets = &index.lock_sets;
-    model
-        .trace
-        .events
-        .iter()
-        .enumerate()
-        .any(|(i, event)| match event.op {
-            Op::SemWait(_) | Op::BarrierExit(_) | Op::Wait(_) | Op::OncePass(_) => true,
-            Op::Join(_) | Op::End => !sets.set(sets.before(EventIndex::from_index(i))).is_empty(),
-            _ => false,
-        })
+    model.trace.events.iter().enumerate().any(|(i, event)| {
+        if let Effect::Thread(act) = event.op.effect() {
+            let held = sets.set(sets.before(EventIndex::from_index(i)));
+            matches!(act, OnThread::Join(_) | OnThread::End) && !held.is_empty()
+        } else {
+            event.op.effect().can_block() && event.op.acquires().is_none()
+        }
+    })
 }
 
 /// Of several witnesses with the same threads' places only the first.

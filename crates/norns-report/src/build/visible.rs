@@ -45,22 +45,16 @@ pub(super) fn steps(
     let mut visible: BTreeSet<EventIndex> = bug.iter().copied().collect();
     for history in histories {
         for &index in history {
-            let begins = match trace.events[index.index()].op.effect() {
-                Effect::Thread(OnThread::Fork(child)) => lanes.contains(&child),
-                Effect::Thread(OnThread::Start) => true,
-                Effect::Thread(
-                    OnThread::End
-                    | OnThread::Join(_)
-                    | OnThread::FailedJoin(_)
-                    | OnThread::Detach(_),
-                )
-                | Effect::Lock(..)
-                | Effect::Once(..)
-                | Effect::Condition(..)
-                | Effect::Barrier(..)
-                | Effect::Semaphore(..)
-                | Effect::Memory(_)
-                | Effect::Local => false,
+            let Effect::Thread(act) = trace.events[index.index()].op.effect() else {
+                continue;
+            };
+            let begins = match act {
+                OnThread::Fork(child) => lanes.contains(&child),
+                OnThread::Start => true,
+                OnThread::End
+                | OnThread::Join(_)
+                | OnThread::FailedJoin(_)
+                | OnThread::Detach(_) => false,
             };
             if begins {
                 visible.insert(index);

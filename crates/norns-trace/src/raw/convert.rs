@@ -274,47 +274,47 @@ impl Convert {
         if !self.suspect {
             return None;
         }
-        match op.effect() {
-            Effect::Thread(OnThread::Start) => {
-                self.alive.insert(thread);
-            }
-            Effect::Thread(OnThread::End) => {
-                self.alive.remove(&thread);
-            }
-            Effect::Thread(OnThread::Join(other)) => {
-                if self.alive.contains(&other) {
-                    return Some(format!(
-                        "{} joins {}, whose end is missing",
-                        self.names[thread.index()],
-                        self.names[other.index()]
-                    ));
+        if let Effect::Thread(act) = op.effect() {
+            match act {
+                OnThread::Start => {
+                    self.alive.insert(thread);
                 }
-            }
-            Effect::Lock(object, OnLock::Acquire(Mode::Write)) => {
-                let (owner, depth) = self.owners.entry(object).or_insert((thread, 0));
-                if *owner != thread && *depth > 0 {
-                    return Some(format!(
-                        "{} locks what {} holds",
-                        self.names[thread.index()],
-                        self.names[owner.index()]
-                    ));
+                OnThread::End => {
+                    self.alive.remove(&thread);
                 }
-                *owner = thread;
-                *depth = depth.saturating_add(1);
-            }
-            Effect::Lock(object, OnLock::Release) => {
-                if let Some((_, depth)) = self.owners.get_mut(&object) {
-                    *depth = depth.saturating_sub(1);
+                OnThread::Join(other) => {
+                    if self.alive.contains(&other) {
+                        return Some(format!(
+                            "{} joins {}, whose end is missing",
+                            self.names[thread.index()],
+                            self.names[other.index()]
+                        ));
+                    }
                 }
+                OnThread::Fork(_) | OnThread::FailedJoin(_) | OnThread::Detach(_) => {}
             }
-            Effect::Thread(OnThread::Fork(_) | OnThread::FailedJoin(_) | OnThread::Detach(_))
-            | Effect::Lock(_, OnLock::Acquire(Mode::Read) | OnLock::FailedAcquire(_))
-            | Effect::Once(..)
-            | Effect::Condition(..)
-            | Effect::Barrier(..)
-            | Effect::Semaphore(..)
-            | Effect::Memory(_)
-            | Effect::Local => {}
+        }
+        if let Effect::Lock(object, act) = op.effect() {
+            match act {
+                OnLock::Acquire(Mode::Write) => {
+                    let (owner, depth) = self.owners.entry(object).or_insert((thread, 0));
+                    if *owner != thread && *depth > 0 {
+                        return Some(format!(
+                            "{} locks what {} holds",
+                            self.names[thread.index()],
+                            self.names[owner.index()]
+                        ));
+                    }
+                    *owner = thread;
+                    *depth = depth.saturating_add(1);
+                }
+                OnLock::Release => {
+                    if let Some((_, depth)) = self.owners.get_mut(&object) {
+                        *depth = depth.saturating_sub(1);
+                    }
+                }
+                OnLock::Acquire(Mode::Read) | OnLock::FailedAcquire(_) => {}
+            }
         }
         None
     }

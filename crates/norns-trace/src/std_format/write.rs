@@ -53,8 +53,29 @@ pub fn write(trace: &Trace, output: &mut impl Write) -> Result<(), StdError> {
                     (name, _) => return Err(unwritable(format!("custom event {name:?}"))),
                 }
             }
-            other => {
-                let word = other.kind().word;
+            Op::Start
+            | Op::End
+            | Op::FailedJoin(_)
+            | Op::Detach(_)
+            | Op::FailedLock(_)
+            | Op::ReadLock(_)
+            | Op::FailedReadLock(_)
+            | Op::OnceBegin(_)
+            | Op::OnceEnd(_)
+            | Op::OncePass(_)
+            | Op::FailedWait(_)
+            | Op::BarrierInit { .. }
+            | Op::BarrierEnter(_)
+            | Op::BarrierExit(_)
+            | Op::SemInit { .. }
+            | Op::SemWait(_)
+            | Op::FailedSemWait(_)
+            | Op::SemPost(_)
+            | Op::Atomic { .. }
+            | Op::Fence(_)
+            | Op::Allocate(_)
+            | Op::Free(_) => {
+                let word = event.op.kind().word;
                 return Err(unwritable(format!("it has no `{word}`")));
             }
         };
