@@ -1,0 +1,267 @@
+//! Loops that wait for a variable: does a thread do the same again and again until another writes
+//! what it reads?
+//!
+//! A thread is watched while another one waits for it: every place it comes to, with the address
+//! there, is put in a small set. A thread that comes only to what is in the set, and reads there,
+//! goes round in a loop; its body may also write, lock, sleep or yield. That alone would also be
+//! true of a long computation, so the loop counts as a wait only if the thread leaves it just after
+//! another thread has written to something that the loop reads.
+//!
+//! A loop whose body touches more than `PLACES` different things is not seen as one.
+
+use crate::board::Board;
+use crate::event::Line;
+use crate::thread::{Activity, Slot};
+
+const PLACES: usize = 128;
+const PROBES: usize = 8;
+const READS: usize = 16;
+/// At most so many reads after the write, for a loop that was left because of it.
+const LATE_READS: u64 = 64;
+/// How long a thread must go round in a loop to be suspected, and how many reads it must make.
+const SPINS_FOR: i64 = 60_000_000;
+const ENOUGH_READS: u64 = 3;
+
+/// What a suspected loop is waiting for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Suspicion {
+    None,
+    /// A write to something that it reads.
+    Waits,
+    /// Such a write is about to happen, to what the loop reads here.
+    Writing(Read),
+    /// It has happened, after so many reads.
+    Written(Read, u64),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Read {
+    address: usize,
+    size: usize,
+    pc: usize,
+}
+
+/// What is known of the places that one thread comes to while it is watched.
+pub(crate) struct Spin {
+    /// How many threads watch.
+    watchers: u32,
+    /// A hash table of places; 0 is free.
+    places: [usize; PLACES],
+    reads: [Read; READS],
+    read_count: usize,
+    /// Reads at known places since something new was met.
+    repeated: u64,
+    /// How often something new was met.
+    changes: u64,
+    suspicion: Suspicion,
+}
+
+impl Spin {
+    pub const fn new() -> Self {
+        const NO_READ: Read = Read {
+            address: 0,
+            size: 0,
+            pc: 0,
+        };
+        Spin {
+            watchers: 0,
+            places: [0; PLACES],
+            reads: [NO_READ; READS],
+            read_count: 0,
+            repeated: 0,
+            changes: 0,
+            suspicion: Suspicion::None,
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watchers > 0 || self.suspicion != Suspicion::None
+    }
+
+    /// Whether the thread was here before, since it is watched.
+    fn knows(&mut self, pc: usize, address: usize) -> bool {
+        let key = (pc ^ address.rotate_left(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let start = key >> 57;
+        for at in start..start + PROBES {
+            let place = &mut self.places[at % PLACES];
+            if *place == key {
+                return true;
+            }
+            if *place == 0 {
+                *place = key;
+                return false;
+            }
+        }
+        self.places[start % PLACES] = key;
+        false
+    }
+}
+
+impl Board<'_> {
+    fn hooks_changed(&mut self, slot: Slot) {
+        let thread = self.thread(slot);
+        let watch = thread.spin.is_watched() || thread.wrote_for.is_some();
+        self.watch(slot, watch);
+    }
+
+    fn begin_watching(&mut self, slot: Slot) {
+        let spin = &mut self.thread_mut(slot).spin;
+        spin.watchers += 1;
+        spin.places = [0; PLACES];
+        spin.read_count = 0;
+        spin.repeated = 0;
+        self.hooks_changed(slot);
+    }
+
+    fn end_watching(&mut self, slot: Slot) {
+        let spin = &mut self.thread_mut(slot).spin;
+        spin.watchers = spin.watchers.saturating_sub(1);
+        self.hooks_changed(slot);
+    }
+
+    /// The thread is at this place, about to read so many bytes, or to do something else.
+    pub fn comes_to(&mut self, me: Slot, pc: usize, address: usize, reads: Option<usize>) {
+        let spin = &mut self.thread_mut(me).spin;
+        if !spin.is_watched() {
+            return;
+        }
+        if spin.knows(pc, address) {
+            spin.repeated += u64::from(reads.is_some());
+            return;
+        }
+        if let Some(size) = reads
+            && spin.read_count < READS
+        {
+            spin.reads[spin.read_count] = Read { address, size, pc };
+            spin.read_count += 1;
+        }
+        self.leave_loop(me);
+        let spin = &mut self.thread_mut(me).spin;
+        spin.repeated = 0;
+        spin.changes += 1;
+    }
+
+    /// Something new: if the thread was in a suspected loop, did it leave that because of a write?
+    fn leave_loop(&mut self, me: Slot) {
+        let spin = &mut self.thread_mut(me).spin;
+        let reads = spin.repeated;
+        let because_of = match spin.suspicion {
+            Suspicion::None => return,
+            Suspicion::Waits => None,
+            Suspicion::Writing(read) => Some(read),
+            Suspicion::Written(read, at) => {
+                (reads.saturating_sub(at) <= LATE_READS).then_some(read)
+            }
+        };
+        spin.suspicion = Suspicion::None;
+        if self.suspect == Some(me) {
+            self.suspect = None;
+        }
+        if let Some(Read { address, pc, .. }) = because_of {
+            let thread = me;
+            self.tell(Line::Spin {
+                thread,
+                address,
+                pc,
+                reads,
+            });
+        }
+        self.hooks_changed(me);
+    }
+
+    /// The thread goes round in a loop that may wait for a write.
+    pub fn suspect_loop(&mut self, slot: Slot) {
+        self.thread_mut(slot).spin.suspicion = Suspicion::Waits;
+        self.suspect = Some(slot);
+        self.hooks_changed(slot);
+    }
+
+    /// The thread has come to its next hook: what it was about to write is written.
+    pub fn finish_write(&mut self, me: Slot) {
+        let Some(reader) = self.thread_mut(me).wrote_for.take() else {
+            return;
+        };
+        if let Some(thread) = self.get_mut(reader)
+            && let Suspicion::Writing(read) = thread.spin.suspicion
+        {
+            thread.spin.suspicion = Suspicion::Written(read, thread.spin.repeated);
+        }
+        self.hooks_changed(me);
+    }
+
+    /// The thread is about to write: is that what a loop waits for?
+    pub fn begin_write(&mut self, me: Slot, address: usize, size: usize) {
+        let Some(suspect) = self.suspect.filter(|suspect| *suspect != me) else {
+            return;
+        };
+        let Some(thread) = self.get_mut(suspect) else {
+            return;
+        };
+        let spin = &mut thread.spin;
+        let mut reads = spin.reads[..spin.read_count].iter();
+        let read = reads.find(|read| overlap(read.address, read.size, address, size));
+        if let Some(read) = read.copied() {
+            spin.suspicion = Suspicion::Writing(read);
+            self.thread_mut(me).wrote_for = Some(suspect);
+            self.hooks_changed(me);
+        }
+    }
+}
+
+pub(crate) fn overlap(a: usize, a_size: usize, b: usize, b_size: usize) -> bool {
+    a < b.saturating_add(b_size) && b < a.saturating_add(a_size)
+}
+
+/// Looks at a thread again and again: does it go round in a loop?
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LoopWatch {
+    /// The thread that is watched, from the first look on.
+    watched: Option<Slot>,
+    changes: u64,
+    /// At how many looks there was something new.
+    moves: u32,
+    quiet_since: i64,
+}
+
+impl LoopWatch {
+    pub const fn new() -> Self {
+        LoopWatch {
+            watched: None,
+            changes: 0,
+            moves: 0,
+            quiet_since: 0,
+        }
+    }
+
+    pub fn goes_round(&mut self, board: &mut Board, slot: Slot) -> bool {
+        let now = board.now;
+        let changes = board.thread(slot).spin.changes;
+        if self.watched.is_none() {
+            board.begin_watching(slot);
+        }
+        if self.watched.is_none() || changes != self.changes {
+            self.watched = Some(slot);
+            self.changes = changes;
+            self.moves += 1;
+            self.quiet_since = now;
+            return false;
+        }
+        let thread = board.thread(slot);
+        now - self.quiet_since >= SPINS_FOR
+            && thread.spin.repeated >= ENOUGH_READS
+            && thread.activity == Activity::Running
+    }
+
+    /// Whether the thread has met something new again and again, or never came back to anything. One
+    /// that has only begun to run since it is watched has not: all is new to it, once.
+    pub fn goes_on(&self, board: &Board, slot: Slot) -> bool {
+        self.moves > 3 || board.thread(slot).spin.repeated == 0
+    }
+
+    /// Stops watching.
+    pub fn end(&mut self, board: &mut Board) {
+        if let Some(slot) = self.watched.take() {
+            board.end_watching(slot);
+        }
+    }
+}

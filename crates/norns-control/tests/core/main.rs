@@ -1,0 +1,6 @@
+//! The core, driven through whole runs in one thread, with a clock of its own.
+
+mod nonsense;
+mod serial;
+mod witnesses;
+mod world;
