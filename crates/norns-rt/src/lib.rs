@@ -20,6 +20,7 @@ mod atomics;
 mod attach;
 mod control;
 mod detect;
+mod errno;
 mod fast;
 mod hooks;
 mod interpose;

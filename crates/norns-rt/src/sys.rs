@@ -21,12 +21,6 @@ pub const GETTID: usize = 186;
 pub const FUTEX: usize = 202;
 pub const FALLOCATE: usize = 285;
 
-pub const ENOSYS: isize = -38;
-pub const EINTR: isize = -4;
-pub const ETIMEDOUT: isize = -110;
-pub const EFBIG: isize = -27;
-pub const EOPNOTSUPP: isize = -95;
-
 /// # Safety
 /// As the system call itself.
 #[inline(always)]

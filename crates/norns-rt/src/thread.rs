@@ -136,7 +136,7 @@ pub struct Thread {
     /// How often the destructor of the thread-specific key has run.
     pub destructor_rounds: u32,
     /// What replay and detection know of this thread; null in record mode.
-    pub control: *mut crate::control::thread::ControlThread,
+    pub control: *const crate::control::thread::ControlThread,
     next_free: *mut Thread,
 }
 
@@ -188,7 +188,7 @@ pub fn allocate() -> *mut Thread {
     thread.pending.clear();
     thread.values.forget();
     thread.children = 0;
-    thread.control = null_mut();
+    thread.control = core::ptr::null();
     thread.stack_size = 0;
     thread.ignored = 0;
     thread.destructor_rounds = 0;

@@ -2,16 +2,18 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::hold::Access;
+use norns_control::{Access, Happened, How, Operation, Schedule};
+
+use super::monitor::{MONITOR, is_any_suspected};
 use super::output::tell;
-use super::serial::Point;
-use super::spin;
-use super::thread::{ControlThread, Operation};
-use super::{MONITOR, enter, is_replaying, with_clocks};
+use super::report::{path_of, with_stack};
+use super::thread::{ControlThread, Inside};
+use super::{enter, is_replaying, with_clocks};
 use crate::attach;
 use crate::detect::{AtomicEffect, Kind, Order, Race};
 use crate::mode::is_serial;
 use crate::record::{self, values};
+use crate::schedule::What;
 use crate::thread::Thread;
 use crate::wire::report::{self, Message, Side};
 use crate::wire::{self, Code};
@@ -25,11 +27,17 @@ fn bit(pc: usize) -> (usize, u64) {
     (hash >> 6, 1 << (hash & 63))
 }
 
-pub fn watch_schedule() {
-    MONITOR.lock().for_each_access_pc(|pc| {
+/// Watches every place at which an access may have to wait or be held.
+pub fn watch(schedule: &Schedule) {
+    let accesses = schedule.steps.iter();
+    let accesses = accesses.filter(|step| matches!(step.what, What::Access { .. }));
+    let steps = accesses.map(|step| step.pc as usize);
+    let holds = schedule.holds.iter().flatten().map(|hold| hold.pc as usize);
+    let hunts = schedule.hunts.iter().copied().filter(|pc| *pc != 0);
+    for pc in steps.chain(holds).chain(hunts) {
         let (word, bit) = bit(pc);
         WATCHED[word].fetch_or(bit, Ordering::Relaxed);
-    });
+    }
 }
 
 #[inline]
@@ -41,33 +49,56 @@ fn is_watched(pc: usize) -> bool {
 /// A plain read or write is about to happen.
 #[inline]
 pub fn access(address: usize, size: usize, write: bool, pc: usize) {
-    let Some(inside) = enter() else { return };
-    let me = &mut *inside.me;
-    // SAFETY: the block of the running thread.
-    if unsafe { me.runtime.as_ref() }.is_some_and(|runtime| runtime.ignored != 0) {
+    let Some(mut inside) = enter() else { return };
+    if crate::thread::current().is_some_and(|runtime| runtime.ignored != 0) {
         return;
     }
     if is_replaying() {
-        me.comes_to(pc, address, (!write).then_some(size));
-        if spin::is_somebody_suspected(me) {
-            spin::comes_to_write(me, None);
-        }
-        if is_watched(pc) || me.pending_access != 0 {
-            let access = Access {
-                address,
-                size,
-                write,
-                atomic: false,
-                pc,
-            };
-            MONITOR.lock().before_access(me, access);
-        }
-        if write && spin::is_somebody_suspected(me) {
-            spin::comes_to_write(me, Some((address, size)));
-        }
+        let access = Access {
+            address,
+            size,
+            write,
+            atomic: false,
+            pc,
+        };
+        replay(&mut inside, access);
     }
     let kind = if write { Kind::Write } else { Kind::Read };
-    watch(me, address, size, kind, pc);
+    detect_access(&mut inside, address, size, kind, pc);
+}
+
+/// Tells the core of an access, where it has to know.
+#[inline]
+fn replay(inside: &mut Inside, access: Access) {
+    let is_followed = inside.block.watched.load(Ordering::Relaxed) || is_any_suspected();
+    let may_wait = is_watched(access.pc) || inside.own().pending_access;
+    if is_followed || may_wait {
+        replay_closely(inside, access, is_followed, may_wait);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn replay_closely(inside: &mut Inside, access: Access, is_followed: bool, may_wait: bool) {
+    let Access {
+        address,
+        size,
+        write,
+        pc,
+        ..
+    } = access;
+    let me = inside.block.slot();
+    let mut guard = MONITOR.lock();
+    if is_followed {
+        let reads = (!write).then_some(size);
+        guard.note(me, Happened::Passes { pc, address, reads });
+    }
+    if may_wait {
+        guard.drive(inside, Happened::Accesses(access));
+    }
+    if write && guard.is_any_suspected() {
+        guard.note(me, Happened::Writes { address, size });
+    }
 }
 
 /// The same in detect mode alone; `block` is the running thread's.
@@ -75,23 +106,23 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
 pub fn detect(block: *mut Thread, address: usize, size: usize, write: bool, pc: usize) {
     // SAFETY: the word that `block` came from is set only while the thread is attached, and its
     // `control` with it.
-    let (me, ignored) = unsafe { (&mut *(*block).control, (*block).ignored) };
-    if me.inside != 0 || ignored != 0 {
+    let (control, ignored) = unsafe { (&*(*block).control, (*block).ignored) };
+    if ignored != 0 {
         return;
     }
-    me.inside = 1;
-    let kind = if write { Kind::Write } else { Kind::Read };
-    watch(me, address, size, kind, pc);
-    me.inside = 0;
+    // SAFETY: as above: the block of the running thread.
+    if let Some(mut inside) = unsafe { Inside::enter(control) } {
+        let kind = if write { Kind::Write } else { Kind::Read };
+        detect_access(&mut inside, address, size, kind, pc);
+    }
 }
 
 #[inline]
-fn watch(me: &mut ControlThread, address: usize, size: usize, kind: Kind, pc: usize) {
-    let path = &raw const *me;
-    with_clocks(me, |detector, thread| {
+fn detect_access(inside: &mut Inside, address: usize, size: usize, kind: Kind, pc: usize) {
+    let block = inside.block;
+    with_clocks(inside.own(), |detector, thread| {
         detector.access(thread, address, size, kind, pc, |race| {
-            // SAFETY: `tell_race` reads only what the detector does not change: path and stack.
-            tell_race(&race, unsafe { &*path }, false);
+            tell_race(&race, block, false);
         });
     });
 }
@@ -101,9 +132,8 @@ pub fn freeing(address: usize, size: usize, pc: usize) {
     if address == 0 {
         return;
     }
-    let Some(inside) = enter() else { return };
-    let me = &mut *inside.me;
-    if is_replaying() && (is_watched(pc) || me.pending_access != 0) {
+    let Some(mut inside) = enter() else { return };
+    if is_replaying() && (is_watched(pc) || inside.own().pending_access) {
         let access = Access {
             address,
             size: size.max(1),
@@ -111,13 +141,14 @@ pub fn freeing(address: usize, size: usize, pc: usize) {
             atomic: false,
             pc,
         };
-        MONITOR.lock().before_access(me, access);
+        MONITOR
+            .lock()
+            .drive(&mut inside, Happened::Accesses(access));
     }
-    let path = &raw const *me;
-    with_clocks(me, |detector, thread| {
+    let block = inside.block;
+    with_clocks(inside.own(), |detector, thread| {
         detector.free(thread, address, size, pc, |race| {
-            // SAFETY: as in `watch`.
-            tell_race(&race, unsafe { &*path }, true);
+            tell_race(&race, block, true);
         });
     });
 }
@@ -140,8 +171,8 @@ fn is_new(race: &Race) -> bool {
         | 1;
     let mut index = (key >> 52) as usize;
     for _ in 0..64 {
-        let slot = &TOLD[index & 4095];
-        match slot.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {
+        let place = &TOLD[index & 4095];
+        match place.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return true,
             Err(seen) if seen == key => return false,
             Err(_) => index += 1,
@@ -150,6 +181,7 @@ fn is_new(race: &Race) -> bool {
     true
 }
 
+/// Reports a race of the running thread, whose block this is.
 #[cold]
 #[inline(never)]
 fn tell_race(race: &Race, me: &ControlThread, frees: bool) {
@@ -166,7 +198,7 @@ fn tell_race(race: &Race, me: &ControlThread, frees: bool) {
         thread: race
             .earlier
             .thread
-            .map_or("?", |name| super::threads::path_of(name.0)),
+            .map_or("?", |name| path_of(norns_control::Slot(name.0))),
         access: access(race.earlier.kind),
         address: race.address as u64,
         size: race.earlier.size as u32,
@@ -183,13 +215,16 @@ fn tell_race(race: &Race, me: &ControlThread, frees: bool) {
         size: race.later.size as u32,
         pc: race.later.pc as u64,
     };
-    super::with_stack(me, |stack| {
-        tell(Message::Race {
-            earlier,
-            later,
-            stack,
+    // SAFETY: the running thread.
+    unsafe {
+        with_stack(me.slot(), |stack| {
+            tell(Message::Race {
+                earlier,
+                later,
+                stack,
+            });
         });
-    });
+    }
 }
 
 const LOAD: u8 = 0;
@@ -206,8 +241,10 @@ fn atomic_with_value<R>(
     pc: usize,
     operate: impl FnOnce() -> (R, bool),
 ) -> R {
-    if let Some(inside) = enter() {
-        MONITOR.lock().serial_point(inside.me, Point::Operation);
+    if let Some(mut inside) = enter() {
+        let operation = Operation::new(Code::Atomic, address, pc);
+        let arrives = Happened::Arrives(operation, How::AtItsTurn);
+        MONITOR.lock().drive(&mut inside, arrives);
     }
     let thread = if record::started() {
         attach::current()
@@ -229,6 +266,30 @@ fn atomic_with_value<R>(
     })
 }
 
+/// Waits for the turn of an atomic operation, with the monitor locked from here on.
+fn atomic_turn(inside: &mut Inside, kind: u8, access: Access) -> super::monitor::Guard {
+    let Access {
+        address, size, pc, ..
+    } = access;
+    let me = inside.block.slot();
+    let mut guard = MONITOR.lock();
+    if is_watched(pc) {
+        guard.drive(inside, Happened::Accesses(access));
+    }
+    let reads = (kind != STORE).then_some(size);
+    guard.note(me, Happened::Passes { pc, address, reads });
+    let operation = Operation {
+        atomic: kind,
+        may_fail: kind > STORE,
+        ..Operation::new(Code::Atomic, address, pc)
+    };
+    guard.drive(inside, Happened::Arrives(operation, How::AtItsTurn));
+    if access.write && guard.is_any_suspected() {
+        guard.note(me, Happened::Writes { address, size });
+    }
+    guard
+}
+
 /// Does an atomic operation; `operate` does the real one and says whether it wrote (false only
 /// for a compare-exchange that failed). `kind` is as in `wire::atomic_detail`, `failure` the order
 /// of a failed one. Of size 0, it orders as an operation on this address would, but accesses
@@ -245,42 +306,24 @@ pub fn atomic<R>(
     if is_serial() {
         return atomic_with_value(kind, address, size, order, failure, pc, operate);
     }
-    let Some(inside) = enter() else {
+    let Some(mut inside) = enter() else {
         return operate().0;
     };
-    let me = &mut *inside.me;
-    let writes = kind != LOAD;
-    let mut guard = is_replaying().then(|| {
-        let mut guard = MONITOR.lock();
-        if is_watched(pc) {
-            let access = Access {
-                address,
-                size,
-                write: writes,
-                atomic: true,
-                pc,
-            };
-            guard.before_access(me, access);
-        }
-        let operation = Operation {
-            code: Code::Atomic,
-            atomic: kind,
-            may_fail: kind > STORE,
-            fails_by_cancel: false,
+    let guard = is_replaying().then(|| {
+        let access = Access {
             address,
+            size,
+            write: kind != LOAD,
+            atomic: true,
             pc,
         };
-        me.comes_to(pc, address, (kind != STORE).then_some(size));
-        guard.take_turn(me, operation);
-        if writes && spin::is_somebody_suspected(me) {
-            spin::comes_to_write(me, Some((address, size)));
-        }
-        guard
+        atomic_turn(&mut inside, kind, access)
     });
+    let block = inside.block;
     let result;
     let succeeded;
     if let Some(detector) = super::detector()
-        && me.detect.is_some()
+        && let Some(thread) = inside.own().detect.as_mut()
     {
         let var = detector.atomic_begin(address);
         (result, succeeded) = operate();
@@ -291,20 +334,23 @@ pub fn atomic<R>(
             _ => (AtomicEffect::Load, failure),
         };
         let mut race_found = None;
-        if let Some(thread) = me.detect.as_mut() {
-            let order = Order::from_abi(order);
-            detector.atomic_end(thread, var, effect, order, (address, size), pc, |race| {
-                race_found = Some(race);
-            });
-        }
+        let order = Order::from_abi(order);
+        detector.atomic_end(thread, var, effect, order, (address, size), pc, |race| {
+            race_found = Some(race);
+        });
         if let Some(race) = race_found {
-            tell_race(&race, me, false);
+            tell_race(&race, block, false);
         }
     } else {
         (result, succeeded) = operate();
     }
-    if let Some(guard) = &mut guard {
-        guard.finish_atomic(me, address, pc, succeeded);
+    if let Some(mut guard) = guard {
+        let completes = Happened::CompletesAtomic {
+            address,
+            pc,
+            succeeded,
+        };
+        guard.drive(&mut inside, completes);
     }
     result
 }

@@ -10,6 +10,10 @@ const WAIT_PRIVATE: usize = 128;
 const WAKE_PRIVATE: usize = 129;
 const CLOCK_GETTIME: usize = 228;
 
+/// Clocks of the kernel: monotonic time, and processor time of the whole process.
+pub const MONOTONIC: i32 = 1;
+pub const PROCESS_TIME: i32 = 2;
+
 #[repr(C)]
 struct Timespec {
     seconds: i64,
@@ -25,6 +29,14 @@ pub fn now(clock: i32) -> i64 {
     // SAFETY: the kernel writes 16 bytes to `time`.
     unsafe { sys::call(CLOCK_GETTIME, clock as usize, &raw mut time as usize, 0) };
     time.seconds * 1_000_000_000 + time.nanoseconds
+}
+
+/// A time of any clock, as the time of the monotonic clock at which it comes if no clock is set.
+pub fn monotonic(clock: i32, time: i64) -> i64 {
+    if clock == MONOTONIC {
+        return time;
+    }
+    now(MONOTONIC).saturating_add(time.saturating_sub(now(clock)))
 }
 
 /// Sleeps while the word has this value, at most so many nanoseconds. The kernel's answer.

@@ -2,18 +2,11 @@
 //!
 //! Written by hand down to the digits: what one calls to copy and compare is interposed.
 
-use super::thread::ControlThread;
 use crate::sys;
 
 const PREFIX: &[u8] = b"/proc/self/task/";
 const MOST_DIGITS: usize = 10;
 const ROOM: usize = 512;
-
-/// The kernel's number of a thread; 0 once it has ended.
-pub fn id(thread: &ControlThread) -> i32 {
-    // SAFETY: null once the thread has ended; its block is not unmapped.
-    unsafe { thread.runtime.as_ref() }.map_or(0, |runtime| runtime.kernel_id)
-}
 
 /// Whether a thread is asleep, and how much processor time it has used.
 pub fn state(id: i32) -> (bool, u64) {
@@ -72,4 +65,32 @@ fn read<'a>(id: i32, file: &[u8], room: &'a mut [u8; ROOM]) -> &'a [u8] {
     let got = sys::read(file, room).max(0) as usize;
     sys::close(file);
     &room[..got.min(ROOM)]
+}
+
+/// Whether a handler of the program could still run and end a wait: signals that a thread only
+/// sends to itself (a fault, an abort) do not count.
+pub fn a_signal_could_help() -> bool {
+    const RT_SIGACTION: usize = 13;
+    const OWN_FAULTS: [usize; 7] = [4, 5, 6, 7, 8, 11, 31];
+    (1..65)
+        // The C library keeps 32 and 33 for itself.
+        .filter(|signal| !OWN_FAULTS.contains(signal) && !(32..34).contains(signal))
+        .any(|signal| {
+            let mut action = [0_usize; 4];
+            // SAFETY: with no new action the call only fills the old one: handler, flags,
+            // restorer and a mask of 8 bytes.
+            let result = unsafe {
+                sys::call6(
+                    RT_SIGACTION,
+                    signal,
+                    0,
+                    action.as_mut_ptr() as usize,
+                    8,
+                    0,
+                    0,
+                )
+            };
+            // 0 is the default, 1 is ignored.
+            result == 0 && action[0] > 1
+        })
 }

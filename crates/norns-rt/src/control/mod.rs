@@ -1,25 +1,33 @@
 //! Replay and detection: what an operation of the program does in these modes.
 //!
-//! `monitor` enforces the schedule and knows who is blocked, `deadlock` finds who waits for whom,
-//! `hold` stops threads before the accesses of a race, `spin` sees loops that wait for a variable,
-//! `operations` and `threads` have one function for each interposed one, `access` is for memory.
-//! In detect mode without replay the real operations run as they are and only clocks are kept.
+//! Who goes on, who is blocked and what is a deadlock is decided by `norns_control::Core`; here are
+//! the hooks that tell it what happens, and the futexes, system calls and calls of the C library
+//! with which its answers are carried out.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `monitor` | the core under its lock, and the loop that does what it answers |
+//! | `operations`, `threads`, `access` | one function for each interposed one, or for a hook |
+//! | `serial` | the turn of a recording in which one thread runs at a time |
+//! | `thread` | what is kept of one thread outside of the core |
+//! | `schedule`, `report`, `output` | what is read, and what is told |
+//! | `futex`, `kernel` | waiting, and what the kernel knows of a thread |
+//!
+//! In detect mode without replay the real operations run as they are and only clocks are kept; the
+//! core is not asked.
 //!
 //! A thread that is inside this module does not enter it again: a signal handler that interrupts
 //! it, or the runtime's own calls of the C library, go straight to the real functions.
 
 pub mod access;
-pub mod deadlock;
-pub mod emulated;
 pub mod futex;
-pub mod hold;
 pub mod kernel;
 pub mod monitor;
 pub mod operations;
 pub mod output;
-pub mod priorities;
+pub mod report;
+pub mod schedule;
 pub mod serial;
-pub mod spin;
 pub mod thread;
 pub mod threads;
 
@@ -33,21 +41,22 @@ use crate::detect::{self, Detector};
 use crate::mode::{self, Mode};
 use crate::sys;
 use crate::wire::environment;
-use crate::wire::report::{Message, Stack};
-use monitor::{Monitor, State};
+use crate::wire::report::Message;
+use monitor::MONITOR;
 use output::Sharing;
-use thread::ControlThread;
+use thread::{ControlThread, Inside, Own, Path};
 
-pub static MONITOR: Monitor = Monitor::new();
 static ARENA: Arena = Arena::new();
 
 struct TheDetector(UnsafeCell<MaybeUninit<Detector>>);
-// SAFETY: written once by `begin`, before any thread is created, and shared read-only afterwards.
+// SAFETY: written by `begin`, before any thread is created, or by `detect_again` in a forked child
+// with one thread; shared read-only while `DETECTING`.
 unsafe impl Sync for TheDetector {}
 static DETECTOR: TheDetector = TheDetector(UnsafeCell::new(MaybeUninit::uninit()));
 static DETECTING: AtomicBool = AtomicBool::new(false);
 static REPLAYING: AtomicBool = AtomicBool::new(false);
 
+/// The core decides: replay, or a recording with one thread at a time.
 #[inline(always)]
 pub fn is_replaying() -> bool {
     REPLAYING.load(Ordering::Relaxed)
@@ -55,7 +64,7 @@ pub fn is_replaying() -> bool {
 
 #[inline(always)]
 pub fn detector() -> Option<&'static Detector> {
-    // SAFETY: `begin` has initialised it before it sets the flag.
+    // SAFETY: whoever sets `DETECTING` has initialised `DETECTOR` before.
     DETECTING
         .load(Ordering::Relaxed)
         .then(|| unsafe { (*DETECTOR.0.get()).assume_init_ref() })
@@ -86,19 +95,23 @@ pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
         DETECTING.store(true, Ordering::Relaxed);
     }
     if replays {
-        let mut state = MONITOR.lock();
-        state.stop_at_bug = variable(environment::STOP).is_some();
-        if let Some(path) = variable(environment::SCHEDULE) {
-            let loaded = read_file(path).is_some_and(|text| state.load(text));
-            if !loaded {
-                sys::fatal(b"norns: the schedule cannot be read\n");
-            }
+        if variable(environment::STOP).is_some() {
+            report::stop_at_bug();
         }
-        state.priorities = variable(environment::PRIORITIES)
-            .and_then(|text| environment::Priorities::parse(core::str::from_utf8(text).ok()?))
-            .map(priorities::Priorities::new);
-        drop(state);
-        access::watch_schedule();
+        let mut core = MONITOR.lock();
+        if let Some(path) = variable(environment::SCHEDULE) {
+            let Some(schedule) = schedule::load(path) else {
+                sys::fatal(b"norns: the schedule cannot be read\n");
+            };
+            access::watch(&schedule);
+            core.follow(schedule);
+        }
+        let priorities = variable(environment::PRIORITIES)
+            .and_then(|text| environment::Priorities::parse(core::str::from_utf8(text).ok()?));
+        if let Some(priorities) = priorities {
+            core.prioritise(priorities.seed, priorities.points);
+        }
+        drop(core);
         REPLAYING.store(true, Ordering::Relaxed);
     }
     output::tell(Message::Begin);
@@ -124,172 +137,74 @@ pub fn forked() {
     }
     DETECTING.store(false, Ordering::Relaxed);
     ARENA.forget_lock();
-    MONITOR.forget();
+    thread::forget_all();
     if let Some(thread) = crate::thread::current() {
         threads::main_thread(thread);
     }
 }
 
-/// The first thread of a forked child is about to be created by `me`.
+/// The first thread of a forked child is about to be created by the running one.
 #[cold]
-fn detect_again(me: &mut ControlThread) {
+fn detect_again(inside: &mut Inside) {
     let Some(detector) = Detector::new() else {
         return;
     };
-    me.detect = detector.thread(detect::Name(me.number), None);
+    inside.own().detect = detector.thread(detect::Name(inside.block.number), None);
     // SAFETY: no other thread runs; the detector of the parent is not used any more.
     unsafe { (*DETECTOR.0.get()).write(detector) };
     DETECTING.store(true, Ordering::Relaxed);
     output::tell(Message::Child {
         process: sys::getpid() as u32,
     });
-    // SAFETY: the block of the running thread.
-    if let Some(runtime) = unsafe { me.runtime.as_mut() } {
-        threads::let_hooks_decide(runtime);
+    if let Some(runtime) = crate::thread::current() {
+        threads::let_own_hooks_decide(runtime, inside);
     }
-}
-
-/// A whole file, mapped for good.
-fn read_file(path: &[u8]) -> Option<&'static [u8]> {
-    let mut name = [0u8; 4096];
-    if path.len() >= name.len() {
-        return None;
-    }
-    for (to, from) in name.iter_mut().zip(path) {
-        *to = *from;
-    }
-    let file = sys::open(&name[..=path.len()], 0);
-    if file < 0 {
-        return None;
-    }
-    let mut capacity = 1 << 16;
-    let mut text = sys::map_anonymous(capacity);
-    let mut length = 0;
-    while !text.is_null() {
-        if length == capacity {
-            let larger = sys::map_anonymous(capacity * 2);
-            if larger.is_null() {
-                return None;
-            }
-            for at in 0..length {
-                // SAFETY: both mappings are longer than `length`; volatile, so that it does not
-                // become a call of the `memcpy` that this library interposes.
-                unsafe { larger.add(at).write_volatile(*text.add(at)) };
-            }
-            text = larger;
-            capacity *= 2;
-        }
-        // SAFETY: the mapping has `capacity` bytes that nobody else knows.
-        let room = unsafe { core::slice::from_raw_parts_mut(text.add(length), capacity - length) };
-        let got = sys::read(file, room);
-        if got <= 0 {
-            break;
-        }
-        length += got as usize;
-    }
-    sys::close(file);
-    // SAFETY: `length` bytes were read, and the mapping stays.
-    (!text.is_null()).then(|| unsafe { core::slice::from_raw_parts(text, length) })
 }
 
 /// The thread that runs, inside this module from now on; `None` when it must not enter.
 #[inline]
 pub fn enter() -> Option<Inside> {
-    let me = current()?;
-    if me.inside != 0 {
-        return None;
-    }
-    me.inside = 1;
-    Some(Inside { me })
+    let block = current()?;
+    // SAFETY: `current` gives the block of the running thread.
+    unsafe { Inside::enter(block) }
 }
 
-/// A thread inside this module.
-pub struct Inside {
-    pub me: &'static mut ControlThread,
-}
-
-impl Inside {
-    /// Leaves later, by hand.
-    pub fn stay(self) {
-        core::mem::forget(self);
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        self.me.inside = 0;
-    }
-}
-
+/// The block of the running thread.
 #[inline]
-pub fn current() -> Option<&'static mut ControlThread> {
+pub fn current() -> Option<&'static ControlThread> {
     let thread = crate::attach::current()?;
-    let control = thread.control;
-    if control.is_null() {
-        return None;
-    }
-    // SAFETY: blocks of threads are never given back, and only its thread uses this reference.
-    Some(unsafe { &mut *control })
+    // SAFETY: null, or a block of `new_block`, which is never given back.
+    unsafe { thread.control.as_ref() }
 }
 
-pub fn new_thread() -> *mut ControlThread {
-    let thread = ARENA.allocate(size_of::<ControlThread>()) as *mut ControlThread;
-    if thread.is_null() {
+/// Memory for one more thread, with nothing in it yet.
+fn allocate<T>(value: T) -> &'static mut T {
+    let block = ARENA.allocate(size_of::<T>()).cast::<T>();
+    if block.is_null() {
         sys::fatal(b"norns: no memory for one more thread\n");
     }
-    thread
-}
-
-/// Hands the program counters of the functions that the thread is in, innermost first, to `act`.
-pub fn with_stack(thread: &ControlThread, act: impl FnOnce(Stack)) {
-    const MOST: usize = 64;
-    let mut addresses = [0; MOST];
-    let mut length = 0;
-    // SAFETY: the block of the runtime's thread lives as long as the thread, which either is this
-    // one or sleeps in the monitor, whose lock is held.
-    if let Some(runtime) = unsafe { thread.runtime.as_ref() } {
-        let depth = runtime.stack.depth.min(crate::thread::MAX_DEPTH);
-        let frames = runtime.stack.frames[..depth].iter().rev();
-        for (address, frame) in addresses.iter_mut().zip(frames) {
-            *address = frame.pc as u64;
-            length += 1;
-        }
-    }
-    act(Stack::new(&addresses[..length]));
-}
-
-/// A bug is there to see. A debugger stops here; otherwise a deadlock ends the program.
-pub fn bug_happened(state: &mut State, status: i32) {
-    if state.stop_at_bug {
-        norns_stop_here();
-    }
-    if status == monitor::EXIT_DEADLOCK {
-        end_process(status);
+    // SAFETY: fresh memory of the right size, aligned as a power of two, which no other code knows
+    // and which is never given back.
+    unsafe {
+        block.write(value);
+        &mut *block
     }
 }
 
-/// Debuggers set a breakpoint here.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn norns_stop_here() {
-    // SAFETY: does nothing; keeps the function from being merged or left out.
-    unsafe { core::arch::asm!("nop") };
-}
-
-/// Ends the process without running anything of the program.
-pub fn end_process(status: i32) -> ! {
-    const EXIT_GROUP: usize = 231;
-    loop {
-        // SAFETY: does not return.
-        unsafe { sys::call(EXIT_GROUP, status as usize, 0, 0) };
+/// The block of a new thread, known by its number.
+fn new_block(number: u32, path: Path) -> &'static ControlThread {
+    let block = allocate(ControlThread::new(number, path));
+    if !thread::register(block) {
+        sys::fatal(b"norns: more threads than a replay can follow\n");
     }
+    block
 }
 
-/// Runs `act` with the detector and this thread's clocks, when there are both.
+/// Runs `act` with the detector and the thread's clocks, when there are both.
 #[inline]
-pub fn with_clocks(me: &mut ControlThread, act: impl FnOnce(&Detector, &mut detect::Thread)) {
+pub fn with_clocks(own: &mut Own, act: impl FnOnce(&Detector, &mut detect::Thread)) {
     if let Some(detector) = detector()
-        && let Some(thread) = me.detect.as_mut()
+        && let Some(thread) = own.detect.as_mut()
     {
         act(detector, thread);
     }

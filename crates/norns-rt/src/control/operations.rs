@@ -2,21 +2,24 @@
 //! replay and detect mode: one function for each family of interposed ones.
 //!
 //! `acquire`, `before` and `after` are called by the seam in `crate::operation` and
-//! `crate::interpose`; waits, barriers and onces by their interposers. In replay nothing blocks inside the C library: locks and
-//! semaphores are tried under the monitor's lock, conditions, barriers and once are emulated.
+//! `crate::interpose`; waits, barriers and onces by their interposers. In replay nothing blocks
+//! inside the C library: locks and semaphores are tried under the monitor's lock, conditions,
+//! barriers and once are emulated by the core.
 //!
 //! A thread that is cancelled while it waits here leaves the monitor and lets the real function end
-//! it. Limits: one that has switched cancellation off then waits there; a recursive mutex that a wait on a
-//! condition releases is released by one level.
+//! it. Limits: one that has switched cancellation off then waits there; a recursive mutex that a
+//! wait on a condition releases is released by one level.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use super::monitor::{Guard, Turn};
-use super::serial;
-use super::thread::{Activity, ControlThread, Mode, Operation};
-use super::{MONITOR, enter, is_replaying, with_clocks};
+use norns_control::{Happened, How, Mode, Once, Operation, Slot, Tried, Turn};
+
+use super::monitor::{Guard, MONITOR};
+use super::thread::{Inside, Own};
+use super::{enter, futex, is_replaying, serial, with_clocks};
 use crate::detect::{BarrierRound, Order};
+use crate::errno::{EBUSY, EDEADLK, EOWNERDEAD, ETIMEDOUT};
 use crate::interpose::{condition, mutex};
 use crate::mode::is_serial;
 use crate::real;
@@ -24,12 +27,8 @@ use crate::record;
 use crate::sys;
 use crate::wire::{Code, object};
 
-pub const EBUSY: c_int = 16;
-pub const EDEADLK: c_int = 35;
-pub const ETIMEDOUT: c_int = 110;
 /// No error number: the thread is to be ended, with the mutex in its hands.
 pub const CANCELLED: c_int = -1;
-pub const EOWNERDEAD: c_int = 130;
 
 real! {
     fn pthread_mutex_trylock(mutex: *mut c_void) -> c_int;
@@ -61,9 +60,21 @@ impl Family {
         }
     }
 
+    /// In which mode its lock is held; `None` for a semaphore.
+    fn mode(self) -> Option<Mode> {
+        match self {
+            Family::Semaphore => None,
+            Family::Reader => Some(Mode::Shared),
+            Family::Mutex | Family::Writer | Family::Spin => Some(Mode::Exclusive),
+        }
+    }
+
     /// Tries without blocking; an error number, `EBUSY` when it is not to be had now.
+    ///
+    /// # Safety
+    /// `object` is a valid one of this family.
     unsafe fn attempt(self, object: *mut c_void) -> c_int {
-        // SAFETY: the program gave this object to the function that this one stands for.
+        // SAFETY: the caller's promise.
         unsafe {
             match self {
                 Family::Mutex => pthread_mutex_trylock(object),
@@ -80,17 +91,28 @@ impl Family {
             }
         }
     }
+
+    /// What the result of an attempt tells the core.
+    fn tried(self, result: c_int) -> Tried {
+        match self.mode() {
+            _ if result == EBUSY => Tried::Busy,
+            Some(mode) if is_ours(result) => Tried::Got(mode),
+            _ => Tried::Over,
+        }
+    }
 }
 
-fn operation(code: Code, object: *mut c_void, may_fail: bool, pc: usize) -> Operation {
-    Operation {
-        code,
-        atomic: 0,
-        may_fail,
-        fails_by_cancel: false,
-        address: object as usize,
-        pc,
-    }
+/// Whether the lock is held: also when its last owner died with it.
+fn is_ours(result: c_int) -> bool {
+    result == 0 || result == EOWNERDEAD
+}
+
+fn operation(code: Code, object: *mut c_void, pc: usize) -> Operation {
+    Operation::new(code, object as usize, pc)
+}
+
+fn monotonic(deadline: Option<(c_int, i64)>) -> Option<i64> {
+    deadline.map(|(clock, end)| futex::monotonic(clock, end))
 }
 
 /// In a recording with values: this happened.
@@ -101,11 +123,10 @@ fn note(code: Code, detail: u8, object: *mut c_void, pc: usize) {
     }
 }
 
-fn learned(me: &mut ControlThread, family: Family, object: usize, pc: usize) {
-    match family {
-        Family::Semaphore => {}
-        Family::Reader => me.got(object, pc, Mode::Shared),
-        _ => me.got(object, pc, Mode::Exclusive),
+/// The thread has acquired something: what the detector learns.
+fn learned(me: &mut Own, family: Family, object: usize, pc: usize) {
+    if let Some(mode) = family.mode() {
+        me.held.take(object, pc, mode);
     }
     with_clocks(me, |detector, thread| {
         if family == Family::Writer {
@@ -117,12 +138,12 @@ fn learned(me: &mut ControlThread, family: Family, object: usize, pc: usize) {
 }
 
 /// Gives up a lock, or posts: what others will learn, before they can.
-fn publish(me: &mut ControlThread, code: Code, object: usize) {
+fn publish(me: &mut Own, code: Code, object: usize) {
     if matches!(code, Code::SemPost | Code::OnceEnd) {
         with_clocks(me, |detector, thread| detector.release_join(thread, object));
         return;
     }
-    let mode = me.gave(object);
+    let mode = me.held.release(object);
     with_clocks(me, |detector, thread| match mode {
         Some(Mode::Shared) => detector.release_read(thread, object),
         _ => detector.release(thread, object),
@@ -139,82 +160,97 @@ pub unsafe fn acquire(
     gives_up_with: c_int,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
-    let Some(inside) = enter() else {
+    let Some(mut inside) = enter() else {
         return real();
     };
-    let me = &mut *inside.me;
     if wanted.code == Code::Join {
-        return super::threads::join(me, wanted, gives_up_with, real);
+        return super::threads::join(inside, wanted, gives_up_with, real);
     }
     let family = Family::of(wanted.code, wanted.detail);
-    let object = wanted.object as *mut c_void;
-    let is_ours = |result: c_int| result == 0 || result == EOWNERDEAD;
     if !is_replaying() {
         let result = real();
         if is_ours(result) {
-            learned(me, family, wanted.object, wanted.pc);
+            learned(inside.own(), family, wanted.object, wanted.pc);
         }
         return result;
     }
-    let mut operation = operation(wanted.code, object, wanted.may_fail, wanted.pc);
-    let mine = me.held().iter().any(|held| held.address == wanted.object);
-    let refuses = mine && wanted.detail & !object::SHARED == object::ERROR_CHECKING_MUTEX;
-    operation.may_fail |= refuses;
+    // SAFETY: the caller's promise.
+    unsafe { acquire_in_turn(inside, family, wanted, gives_up_with, real) }
+}
+
+/// # Safety
+/// As `acquire`.
+unsafe fn acquire_in_turn(
+    mut inside: Inside,
+    family: Family,
+    wanted: &crate::operation::Operation,
+    gives_up_with: c_int,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let object = wanted.object as *mut c_void;
+    let me = inside.block.slot();
     let mut guard = MONITOR.lock();
-    let mut result = 0;
-    if operation.may_fail && !(is_serial() && wanted.deadline.is_some() && !refuses) {
-        // A try or timed form, or a mutex that refuses a second lock: it ends by itself, so once
-        // the program runs free the real function may as well do it.
-        match guard.take_turn(me, operation) {
-            Turn::Fails => {
-                guard.complete();
-                return if refuses && !wanted.may_fail {
-                    EDEADLK
-                } else {
-                    gives_up_with
-                };
-            }
-            Turn::Succeeds => {
-                // SAFETY: the caller's promise.
-                result = unsafe { family.attempt(object) };
-                if result == EBUSY {
-                    guard.cannot_succeed(me, operation);
-                }
-                guard.complete();
-            }
-            Turn::Free | Turn::Cancelled => {
-                drop(guard);
-                result = real();
-            }
-        }
+    let refuses = guard.holds(me, wanted.object)
+        && wanted.detail & !object::SHARED == object::ERROR_CHECKING_MUTEX;
+    let operation = Operation {
+        may_fail: wanted.may_fail || refuses,
+        ..operation(wanted.code, object, wanted.pc)
+    };
+    // A try or timed form, or a mutex that refuses a second lock, ends by itself: once the program
+    // runs free the real function may as well do it.
+    let ends_by_itself =
+        operation.may_fail && !(is_serial() && wanted.deadline.is_some() && !refuses);
+    let how = if ends_by_itself {
+        How::TriedIfScheduled
     } else {
-        guard.linger_before_lock(me, wanted.pc);
-        let in_time = guard.attempt(me, operation, wanted.deadline, |_| {
-            // SAFETY: the caller's promise.
-            result = unsafe { family.attempt(object) };
-            result != EBUSY
-        });
-        drop(guard);
-        if me.ends_here {
-            me.ends_here = false;
+        guard.drive(&mut inside, Happened::LingersBeforeLock { pc: wanted.pc });
+        let deadline = monotonic(wanted.deadline);
+        How::Tried { deadline }
+    };
+    let mut result = 0;
+    let turn = guard.attempt(&mut inside, Happened::Arrives(operation, how), |_| {
+        // SAFETY: the caller's promise.
+        result = unsafe { family.attempt(object) };
+        family.tried(result)
+    });
+    match turn {
+        Turn::Fails if refuses && !wanted.may_fail => return EDEADLK,
+        Turn::Fails => return gives_up_with,
+        Turn::Cancelled => {
+            drop(guard);
             drop(inside);
             let result = real();
-            // It has switched cancellation off.
-            if is_ours(result)
-                && let Some(inside) = enter()
-            {
-                learned(inside.me, family, wanted.object, wanted.pc);
+            // Where it returns, the thread has switched cancellation off.
+            if is_ours(result) {
+                took(family, wanted);
             }
             return result;
         }
-        if !in_time {
-            return gives_up_with;
+        Turn::Free if ends_by_itself => {
+            drop(guard);
+            result = real();
+            if let Some(mode) = family.mode().filter(|_| is_ours(result)) {
+                let (lock, pc) = (wanted.object, wanted.pc);
+                MONITOR.lock().note(me, Happened::Takes { lock, pc, mode });
+            }
         }
+        _ => drop(guard),
     }
     if is_ours(result) {
-        learned(me, family, wanted.object, wanted.pc);
+        learned(inside.own(), family, wanted.object, wanted.pc);
     }
     result
+}
+
+/// The thread has acquired something while it was outside.
+fn took(family: Family, wanted: &crate::operation::Operation) {
+    let Some(mut inside) = enter() else { return };
+    if let Some(mode) = family.mode() {
+        let (lock, pc) = (wanted.object, wanted.pc);
+        let takes = Happened::Takes { lock, pc, mode };
+        MONITOR.lock().note(inside.block.slot(), takes);
+    }
+    learned(inside.own(), family, wanted.object, wanted.pc);
 }
 
 /// Whether this operation, which comes through `before` and `after`, is a scheduling point that
@@ -229,37 +265,32 @@ fn is_point(code: Code) -> bool {
 /// Before an operation that lets others go on. In replay the monitor stays locked until
 /// `after`: only the real call stands between.
 pub fn before(what: &crate::operation::Operation) {
-    let Some(inside) = enter() else {
+    let Some(mut inside) = enter() else {
         if is_serial() && what.releases() {
             serial::missed();
         }
         return;
     };
-    let me = &mut *inside.me;
-    if is_replaying() && is_point(what.code) {
+    let keeps_monitor = is_replaying() && is_point(what.code);
+    if keeps_monitor {
         let mut guard = MONITOR.lock();
-        let object = what.object as *mut c_void;
-        guard.take_turn(me, operation(what.code, object, false, what.pc));
-        let mine = me.held().iter().any(|held| held.address == what.object);
-        if what.code == Code::Unlock
-            && !mine
-            && let Some(holder) = guard.holder(what.object)
-        {
-            // Unlocked by another thread than its holder: undefined, but common.
-            holder.gave(what.object);
-        }
-        if matches!(what.code, Code::Signal | Code::Broadcast) {
-            while let Some(waiter) = guard.waiter_to_signal(what.object) {
-                waiter.signalled = true;
-                if what.code == Code::Signal {
-                    break;
-                }
-            }
+        let arrives = operation(what.code, what.object as *mut c_void, what.pc);
+        guard.drive(&mut inside, Happened::Arrives(arrives, How::AtItsTurn));
+        let in_effect = match what.code {
+            Code::Unlock => Some(Happened::Releases(what.object)),
+            Code::Signal | Code::Broadcast => Some(Happened::Signals {
+                condition: what.object,
+                all: what.code == Code::Broadcast,
+            }),
+            _ => None,
+        };
+        if let Some(happened) = in_effect {
+            guard.note(inside.block.slot(), happened);
         }
         // `after` unlocks it.
         core::mem::forget(guard);
-        me.keeps_monitor = true;
     }
+    let me = inside.own();
     match what.code {
         Code::Unlock | Code::SemPost | Code::OnceEnd => publish(me, what.code, what.object),
         Code::Destroy => {
@@ -272,29 +303,28 @@ pub fn before(what: &crate::operation::Operation) {
         }),
         _ => {}
     }
-    if me.keeps_monitor {
-        // The thread stays inside until `after`.
-        inside.stay();
+    if keeps_monitor {
+        inside.keep_monitor();
     }
 }
 
 /// After the real call; `happened` is what came of it.
 pub fn after(what: &crate::operation::Operation, happened: Code) {
-    let Some(me) = super::current() else { return };
-    if me.keeps_monitor {
-        me.keeps_monitor = false;
+    let Some(block) = super::current() else {
+        return;
+    };
+    // SAFETY: the block of the running thread.
+    if let Some(inside) = unsafe { Inside::take_back(block) } {
+        let me = block.slot();
         // SAFETY: `before` of this thread locked the monitor and forgot the guard.
         let mut guard = unsafe { MONITOR.adopt() };
-        if what.code == Code::Fork
-            && let Some(child) = MONITOR.thread_numbered(what.object as u32)
-            && matches!(child.activity, Activity::Waits)
-        {
-            child.activity = Activity::Running;
+        if what.code == Code::Fork {
+            guard.note(Slot(what.object as u32), Happened::Created);
         }
-        guard.complete();
-        guard.changed(what.object);
+        guard.note(me, Happened::Completes);
+        guard.note(me, Happened::Changes(what.object));
         drop(guard);
-        me.inside = 0;
+        drop(inside);
         return;
     }
     if what.code == Code::Init {
@@ -313,18 +343,26 @@ pub fn after(what: &crate::operation::Operation, happened: Code) {
     if !acquires {
         return;
     }
-    let Some(inside) = enter() else { return };
-    let me = &mut *inside.me;
+    let Some(mut inside) = enter() else { return };
+    let family = Family::of(happened, what.detail);
     if is_replaying() {
+        let me = block.slot();
         let mut guard = MONITOR.lock();
-        let object = what.object as *mut c_void;
-        guard.take_turn(me, operation(happened, object, false, what.pc));
-        guard.complete();
+        let arrives = operation(happened, what.object as *mut c_void, what.pc);
+        guard.drive(&mut inside, Happened::Arrives(arrives, How::AtItsTurn));
+        guard.note(me, Happened::Completes);
+        if happened != Code::OncePass
+            && let Some(mode) = family.mode()
+        {
+            let (lock, pc) = (what.object, what.pc);
+            guard.note(me, Happened::Takes { lock, pc, mode });
+        }
     }
+    let me = inside.own();
     if happened == Code::OncePass {
         with_clocks(me, |detector, thread| detector.acquire(thread, what.object));
     } else {
-        learned(me, Family::of(happened, what.detail), what.object, what.pc);
+        learned(me, family, what.object, what.pc);
     }
 }
 
@@ -333,11 +371,11 @@ pub fn custom(pc: usize) {
     if !is_replaying() || is_serial() {
         return;
     }
-    let Some(inside) = enter() else { return };
+    let Some(mut inside) = enter() else { return };
     let mut guard = MONITOR.lock();
-    let event = operation(Code::Custom, core::ptr::null_mut(), false, pc);
-    guard.take_turn(inside.me, event);
-    guard.complete();
+    let event = operation(Code::Custom, core::ptr::null_mut(), pc);
+    guard.drive(&mut inside, Happened::Arrives(event, How::AtItsTurn));
+    guard.note(inside.block.slot(), Happened::Completes);
 }
 
 /// An object was initialised: what was known of the address is void.
@@ -345,7 +383,7 @@ fn renewed(what: &crate::operation::Operation) {
     let Some(_inside) = enter() else { return };
     let is_barrier = what.detail & !object::SHARED == object::BARRIER;
     if is_barrier && is_replaying() {
-        MONITOR.lock().barriers.init(what.object, what.value as u32);
+        MONITOR.lock().init_barrier(what.object, what.value as u32);
     }
     if let Some(detector) = super::detector() {
         if is_barrier {
@@ -354,13 +392,6 @@ fn renewed(what: &crate::operation::Operation) {
             detector.forget_object(what.object);
         }
     }
-}
-
-unsafe fn release(guard: &mut Guard, me: &mut ControlThread, mutex: *mut c_void) {
-    publish(me, Code::Unlock, mutex as usize);
-    // SAFETY: the caller's promise.
-    unsafe { pthread_mutex_unlock(mutex) };
-    guard.changed(mutex as usize);
 }
 
 /// Waits on a condition in replay: unlock, wait, lock, each at its turn. `deadline` is a clock of
@@ -377,59 +408,60 @@ pub unsafe fn wait(
     if !is_replaying() {
         return None;
     }
-    let inside = enter()?;
-    let me = &mut *inside.me;
-    let mut guard = MONITOR.lock();
-    guard.take_turn(me, operation(Code::Unlock, mutex, false, pc));
-    // The thread is a waiter from the moment at which it gives the mutex back.
-    me.condition = condition as usize;
-    me.condition_order = guard.next_condition_order();
-    me.signalled = false;
+    let mut inside = enter()?;
+    let me = inside.block.slot();
     // SAFETY: the caller's promise.
     let (kind, mutex_kind) = unsafe { (condition::kind(condition), mutex::kind(mutex)) };
+    let mut guard = MONITOR.lock();
+    let unlock = operation(Code::Unlock, mutex, pc);
+    guard.drive(&mut inside, Happened::Arrives(unlock, How::AtItsTurn));
+    let waits = condition as usize;
+    guard.note(me, Happened::BeginsWait { condition: waits });
     note(Code::Unlock, mutex_kind, mutex, pc);
+    guard.note(me, Happened::Releases(mutex as usize));
+    publish(inside.own(), Code::Unlock, mutex as usize);
     // SAFETY: the caller's promise.
-    unsafe { release(&mut guard, me, mutex) };
-    guard.complete();
+    unsafe { pthread_mutex_unlock(mutex) };
+    guard.note(me, Happened::Changes(mutex as usize));
+    guard.note(me, Happened::Completes);
 
-    let waiter = &raw const *me;
-    // A wait without a time-out fails when its thread is cancelled.
-    let woken = guard.attempt(
-        me,
-        Operation {
-            fails_by_cancel: deadline.is_none(),
-            ..operation(Code::Wait, condition, deadline.is_some(), pc)
-        },
-        deadline,
-        // SAFETY: the block of this thread, read under the monitor's lock. A schedule that wakes
-        // a thread without a signal makes it a spurious wake-up, which is always allowed.
-        |guard| unsafe { (*waiter).signalled } || !guard.is_free(),
-    );
-    me.condition = 0;
-    me.signalled = false;
-    note(
-        if woken { Code::Wait } else { Code::FailedWait },
-        kind,
-        condition,
-        pc,
-    );
-    let mut cancelled = me.ends_here;
-    me.ends_here = false;
+    let wait = Operation {
+        may_fail: deadline.is_some(),
+        // A wait without a time-out fails when its thread is cancelled.
+        fails_by_cancel: deadline.is_none(),
+        ..operation(Code::Wait, condition, pc)
+    };
+    let how = How::Signalled {
+        deadline: monotonic(deadline),
+    };
+    let turn = guard.drive(&mut inside, Happened::Arrives(wait, how));
+    let woken = matches!(turn, Turn::Free | Turn::Succeeds);
+    guard.note(me, Happened::EndsWait);
+    let waited = if woken { Code::Wait } else { Code::FailedWait };
+    note(waited, kind, condition, pc);
+    let mut cancelled = turn == Turn::Cancelled;
     if !woken && deadline.is_none() && !cancelled {
-        cancelled = guard.is_cancelled(me);
+        let turn = guard.drive(&mut inside, Happened::ExpectsCancellation);
+        cancelled = turn == Turn::Cancelled;
     }
 
     let mut result = 0;
-    guard.attempt(me, operation(Code::Lock, mutex, false, pc), None, |_| {
+    let lock = operation(Code::Lock, mutex, pc);
+    let how = How::Tried { deadline: None };
+    guard.attempt(&mut inside, Happened::Arrives(lock, how), |_| {
         // SAFETY: the caller's promise.
         result = unsafe { pthread_mutex_trylock(mutex) };
-        result != EBUSY
+        match Family::Mutex.tried(result) {
+            Tried::Busy => Tried::Busy,
+            // As the C library does: the mutex counts as held whatever the result.
+            _ => Tried::Got(Mode::Exclusive),
+        }
     });
-    learned(me, Family::Mutex, mutex as usize, pc);
+    learned(inside.own(), Family::Mutex, mutex as usize, pc);
     note(Code::Lock, mutex_kind, mutex, pc);
+    drop(guard);
+    drop(inside);
     if is_serial() {
-        drop(guard);
-        drop(inside);
         serial::act_on_cancellation();
     }
     Some(if cancelled {
@@ -448,31 +480,30 @@ pub fn barrier_wait(barrier: *mut c_void, pc: usize) -> Option<c_int> {
     if !is_replaying() {
         return None;
     }
-    let inside = enter()?;
-    let me = &mut *inside.me;
+    let mut inside = enter()?;
+    let me = inside.block.slot();
     let object = barrier as usize;
     let mut guard = MONITOR.lock();
-    if !guard.barriers.knows(object) {
+    if !guard.knows_barrier(object) {
         return None;
     }
-    let enter_operation = operation(Code::BarrierEnter, barrier, false, pc);
-    guard.take_turn(me, enter_operation);
+    let enters = operation(Code::BarrierEnter, barrier, pc);
+    guard.drive(&mut inside, Happened::Arrives(enters, How::AtItsTurn));
     note(Code::BarrierEnter, object::BARRIER, barrier, pc);
-    let round = barrier_entering(me, object);
-    let (generation, last) = guard.barriers.arrive(object);
-    guard.complete();
-    guard.changed(object);
-    let exit_operation = operation(Code::BarrierExit, barrier, false, pc);
-    guard.attempt(me, exit_operation, None, |guard| {
-        guard.barriers.generation(object) != generation
-    });
+    let clocks = barrier_entering(inside.own(), object);
+    let (round, last) = guard.arrive_at_barrier(object);
+    guard.note(me, Happened::Completes);
+    guard.note(me, Happened::Changes(object));
+    let exits = operation(Code::BarrierExit, barrier, pc);
+    let how = How::RoundOver { round };
+    guard.drive(&mut inside, Happened::Arrives(exits, how));
     drop(guard);
     note(Code::BarrierExit, object::BARRIER, barrier, pc);
-    barrier_left(me, object, round);
+    barrier_left(inside.own(), object, clocks);
     Some(if last { -1 } else { 0 })
 }
 
-fn barrier_entering(me: &mut ControlThread, object: usize) -> Option<BarrierRound> {
+fn barrier_entering(me: &mut Own, object: usize) -> Option<BarrierRound> {
     let mut round = None;
     with_clocks(me, |detector, thread| {
         round = Some(detector.barrier_enter(thread, object));
@@ -480,7 +511,7 @@ fn barrier_entering(me: &mut ControlThread, object: usize) -> Option<BarrierRoun
     round
 }
 
-fn barrier_left(me: &mut ControlThread, object: usize, round: Option<BarrierRound>) {
+fn barrier_left(me: &mut Own, object: usize, round: Option<BarrierRound>) {
     with_clocks(me, |detector, thread| {
         if let Some(round) = round {
             detector.barrier_exit(thread, object, round);
@@ -490,17 +521,18 @@ fn barrier_left(me: &mut ControlThread, object: usize, round: Option<BarrierRoun
 
 /// A barrier in detect mode: `wait` is the real function.
 pub fn barrier_watched(barrier: *mut c_void, wait: impl FnOnce() -> c_int) -> c_int {
-    let round = enter().and_then(|inside| barrier_entering(inside.me, barrier as usize));
+    let object = barrier as usize;
+    let round = enter().and_then(|mut inside| barrier_entering(inside.own(), object));
     let result = wait();
-    if let Some(inside) = enter() {
-        barrier_left(inside.me, barrier as usize, round);
+    if let Some(mut inside) = enter() {
+        barrier_left(inside.own(), object, round);
     }
     result
 }
 
 /// What a thread that calls `once` has to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Once {
+pub enum OnceCall {
     /// Run the initialiser, then call `once_end`.
     Run,
     /// It has run.
@@ -518,71 +550,71 @@ pub unsafe fn once_begin(
     done: fn(i32) -> bool,
     is_guard: bool,
     pc: usize,
-) -> Option<Once> {
+) -> Option<OnceCall> {
     if !is_replaying() {
         return None;
     }
-    let inside = enter()?;
-    let me = &mut *inside.me;
+    let mut inside = enter()?;
+    let address = word as usize;
     // SAFETY: the caller's promise; the word is at least four bytes, aligned.
     let state = unsafe { AtomicI32::from_ptr(word.cast()) };
-    let mut answer = Once::Pass;
-    let mut has_room = true;
     let real_runs = is_serial() && !is_guard;
+    let mut answer = OnceCall::Pass;
+    let mut has_room = true;
     let mut guard = MONITOR.lock();
-    let operation = operation(Code::OnceBegin, word, false, pc);
-    guard.attempt(me, operation, None, |guard| {
-        if done(state.load(Ordering::Acquire)) || guard.onces.has_ended(word as usize) {
-            answer = Once::Pass;
-            return true;
+    let begin = operation(Code::OnceBegin, word, pc);
+    let how = How::Tried { deadline: None };
+    guard.attempt(&mut inside, Happened::Arrives(begin, how), |guard| {
+        let is_done = done(state.load(Ordering::Acquire));
+        let runs_elsewhere = real_runs && serial::once_runs(address);
+        match guard.try_once(address, is_done, runs_elsewhere) {
+            Once::Wait => {
+                if real_runs {
+                    serial::awaits_once();
+                }
+                return Tried::Busy;
+            }
+            Once::Pass => answer = OnceCall::Pass,
+            Once::Run => {
+                answer = OnceCall::Run;
+                has_room = real_runs || guard.run_once(address);
+            }
         }
-        if guard.onces.is_running(word as usize) || real_runs && once_runs(word as usize) {
-            return false;
-        }
-        answer = Once::Run;
-        has_room = real_runs || guard.onces.run(word as usize);
-        true
+        Tried::Over
     });
     drop(guard);
     match answer {
         // So many at once: the C library keeps them apart.
-        Once::Run if !has_room => return None,
-        Once::Pass => note(Code::OncePass, object::ONCE, word, pc),
-        Once::Run if real_runs => return None,
-        Once::Run => note(Code::OnceBegin, object::ONCE, word, pc),
+        OnceCall::Run if !has_room => return None,
+        OnceCall::Pass => note(Code::OncePass, object::ONCE, word, pc),
+        OnceCall::Run if real_runs => return None,
+        OnceCall::Run => note(Code::OnceBegin, object::ONCE, word, pc),
     }
-    if answer == Once::Pass {
-        with_clocks(me, |detector, thread| {
-            detector.acquire(thread, word as usize);
+    if answer == OnceCall::Pass {
+        with_clocks(inside.own(), |detector, thread| {
+            detector.acquire(thread, address);
         });
     }
     Some(answer)
 }
 
-/// Whether the C library runs the initialiser of this `pthread_once` just now.
-pub fn once_runs(word: usize) -> bool {
-    // SAFETY: the word of a once, which a thread waits for.
-    let state = unsafe { (word as *const i32).read_volatile() };
-    state & 3 == 1
-}
-
 /// The initialiser of a guard has thrown: another thread may begin it.
 pub fn once_aborted(word: *mut c_void) {
-    let Some(_inside) = enter() else { return };
+    let Some(inside) = enter() else { return };
     let mut guard = MONITOR.lock();
-    guard.onces.forget(word as usize);
-    guard.changed(word as usize);
+    guard.forget_once(word as usize);
+    guard.note(inside.block.slot(), Happened::Changes(word as usize));
 }
 
 /// The word of a guard says now that its initialiser has ended, which `guard_end` told before.
 pub fn guard_stored(word: *mut c_void) {
     let Some(_inside) = enter() else { return };
-    MONITOR.lock().onces.forget(word as usize);
+    MONITOR.lock().forget_once(word as usize);
 }
 
 /// The initialiser has run: `finish` makes the word say so.
 pub fn once_end(word: *mut c_void, pc: usize, finish: impl FnOnce()) {
-    let ended = end(word, pc, |guard| guard.onces.forget(word as usize), finish);
+    let ended = end(word, pc, |guard| guard.forget_once(word as usize), finish);
     if let Err(finish) = ended {
         finish();
     }
@@ -591,7 +623,7 @@ pub fn once_end(word: *mut c_void, pc: usize, finish: impl FnOnce()) {
 /// The initialiser of a guard has run. That its word says so is an atomic store, with a turn of
 /// its own; who comes before it must neither wait nor run the initialiser again.
 pub fn guard_end(word: *mut c_void, pc: usize) {
-    let told = |guard: &mut Guard| guard.onces.end_before_store(word as usize);
+    let told = |guard: &mut Guard| guard.once_ended_before_store(word as usize);
     let _ = end(word, pc, told, || ());
 }
 
@@ -602,19 +634,20 @@ fn end<F: FnOnce()>(
     told: impl FnOnce(&mut Guard),
     finish: F,
 ) -> Result<(), F> {
-    let Some(inside) = enter() else {
+    let Some(mut inside) = enter() else {
         return Err(finish);
     };
-    let me = &mut *inside.me;
+    let me = inside.block.slot();
     let mut guard = MONITOR.lock();
-    guard.take_turn(me, operation(Code::OnceEnd, word, false, pc));
-    with_clocks(me, |detector, thread| {
+    let ends = operation(Code::OnceEnd, word, pc);
+    guard.drive(&mut inside, Happened::Arrives(ends, How::AtItsTurn));
+    with_clocks(inside.own(), |detector, thread| {
         detector.release_join(thread, word as usize);
     });
     note(Code::OnceEnd, object::ONCE, word, pc);
     finish();
     told(&mut guard);
-    guard.complete();
-    guard.changed(word as usize);
+    guard.note(me, Happened::Completes);
+    guard.note(me, Happened::Changes(word as usize));
     Ok(())
 }

@@ -1,18 +1,22 @@
-//! What replay and detection know about one thread of the program.
+//! What replay and detection keep of one thread outside of the core.
 //!
-//! Everything here is changed under the monitor's lock, or by the thread itself where the comment
-//! says so. The block of a thread is never used again for another.
+//! Other threads read a `ControlThread` at any time: everything in it is atomic or never changes,
+//! but for `own`, which only the thread itself reaches, through an `Inside`. The block of a thread is
+//! never used again for another.
 
+use core::cell::UnsafeCell;
 use core::fmt;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    compiler_fence,
+};
 
-use super::serial::SerialThread;
-use super::spin::Spin;
+use norns_control::{HeldLocks, MOST_THREADS, Slot};
+
 use crate::detect;
-use crate::wire::Code;
+use crate::thread::Thread;
 
 const PATH: usize = 96;
-const MOST_HELD: usize = 128;
 
 /// `T0.1.2`; the end of a name that does not fit is lost.
 #[derive(Clone, Copy)]
@@ -62,148 +66,225 @@ impl fmt::Write for Path {
     }
 }
 
-/// A synchronisation operation that a thread is about to do.
-#[derive(Clone, Copy)]
-pub struct Operation {
-    pub code: Code,
-    /// For `Code::Atomic`: 0 load, 1 store, 2 read-modify-write or exchange that may fail.
-    pub atomic: u8,
-    /// Whether it may fail: a try- or timed form.
-    pub may_fail: bool,
-    /// Whether the schedule may let it fail all the same, since its thread is cancelled in it.
-    pub fails_by_cancel: bool,
-    pub address: usize,
-    pub pc: usize,
-}
-
-impl Operation {
-    /// Whether a cancelled thread ends in it, of what the monitor lets threads wait for.
-    pub fn is_cancellation_point(&self) -> bool {
-        matches!(self.code, Code::SemWait | Code::Wait | Code::Join)
-    }
-}
-
-#[derive(Clone, Copy)]
-pub enum Activity {
-    /// Runs the program's own code, or sleeps in something that the runtime does not control.
-    Running,
-    /// Waits for its turn in the schedule.
-    AtPoint,
-    /// Waits for its turn before an access or the end of the program, or is not yet created.
-    Waits,
-    /// Cannot go on before another thread does something. `timed` ends by itself.
-    Blocked {
-        operation: Operation,
-        timed: bool,
-    },
-    /// Stopped before an access of a predicted race.
-    Held,
-    Ended,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    Exclusive,
-    Shared,
-}
-
-/// A lock that a thread has.
-#[derive(Clone, Copy)]
-pub struct Held {
-    pub address: usize,
-    pub pc: usize,
-    pub mode: Mode,
-    /// How often, for recursive mutexes and readers.
-    pub depth: u32,
+/// Values of `ControlThread::inside`.
+mod inside {
+    /// Runs the program, or what the runtime does without the core.
+    pub const OUTSIDE: u32 = 0;
+    pub const INSIDE: u32 = 1;
+    /// Between `before` and `after` of an operation, with the monitor locked.
+    pub const KEEPS_MONITOR: u32 = 2;
 }
 
 pub struct ControlThread {
+    /// The runtime's number, which is the slot in the core's table. Never changes.
     pub number: u32,
+    /// Never changes.
     pub path: Path,
-    pub children: u32,
-    /// Its number in the schedule.
-    pub scheduled: Option<u32>,
-    /// Scheduling points passed since the first thread was created.
-    pub points: u32,
-    pub activity: Activity,
-    /// Among threads with random priorities.
-    pub priority: u32,
-    /// Sleeps on this word; changed to wake it.
+    /// The thread sleeps on this word, which is changed to wake it.
     pub wake: AtomicU32,
-    held: [Held; MOST_HELD],
-    held_count: usize,
-    /// On which condition it waits, since when, and whether it was signalled.
-    pub condition: usize,
-    pub condition_order: u64,
-    pub signalled: bool,
-    /// Non-zero while inside the monitor: a signal handler that interrupts it must not enter.
-    pub inside: u32,
-    /// Between `before` and `after` of an operation in replay.
-    pub keeps_monitor: bool,
-    pub spin: Spin,
-    pub serial: SerialThread,
-    /// The thread whose loop may have waited for what this one is writing; null for none.
-    pub wrote_for: *mut ControlThread,
-    /// Index into the schedule of an access whose turn was given and that is done at the
-    /// thread's next hook, plus one; 0 for none.
-    pub pending_access: usize,
-    /// `pthread_t`; 0 when not known.
-    pub handle: usize,
-    pub detached: bool,
-    pub joined: bool,
-    /// Somebody has asked it to end.
-    pub cancelled: bool,
-    /// It is in a cancellation point and is to end now: the real function sees to that.
-    pub ends_here: bool,
-    pub detect: Option<detect::Thread>,
-    /// What the runtime keeps of this thread in every mode; null once it has ended.
-    pub runtime: *mut crate::thread::Thread,
+    /// One of `inside`; only the thread itself changes it.
+    inside: AtomicU32,
+    /// The hooks of the thread have to tell the core where it is. Changed with the monitor locked.
+    pub watched: AtomicBool,
+    pub detached: AtomicBool,
+    /// The kernel's number of the thread; 0 before it runs and once it has ended.
+    pub kernel_id: AtomicI32,
+    /// What the runtime keeps of this thread in every mode; null before it runs and once it has ended.
+    pub runtime: AtomicPtr<Thread>,
+    pub values: Watchdog,
+    /// Only the thread itself uses this, and only through its one `Inside`; its joiner may once it
+    /// has ended.
+    own: UnsafeCell<Own>,
 }
 
+/// What the watchdog of another thread needs, in a recording with values.
+pub struct Watchdog {
+    /// How many accesses the thread has come to.
+    pub events: AtomicU64,
+    /// The write whose value is not logged yet; size 0: none.
+    pub address: AtomicUsize,
+    pub size: AtomicUsize,
+    /// The number that the event has with which the turn was taken away; 0: it was not. Changed with
+    /// the monitor locked, as what follows.
+    pub taken_away: AtomicU64,
+    /// The bytes of the write at that time.
+    pub kept: AtomicUsize,
+    pub bytes: [AtomicU8; KEPT],
+}
+
+impl Watchdog {
+    /// The thread, which is the running one, has come to an access.
+    #[inline(always)]
+    pub fn count_event(&self) {
+        let events = self.events.load(Ordering::Relaxed);
+        self.events.store(events.wrapping_add(1), Ordering::Relaxed);
+    }
+}
+
+/// How many bytes of a write are kept when its thread loses the turn.
+pub const KEPT: usize = 64;
+
+/// What only the thread itself uses.
+pub struct Own {
+    pub children: u32,
+    /// For the detector, which must know in which mode a lock was held.
+    pub held: HeldLocks,
+    /// An access of the schedule has had its turn, and is done at the next hook.
+    pub pending_access: bool,
+    pub detect: Option<detect::Thread>,
+}
+
+// SAFETY: all fields are `Sync` but `own`, which only its thread reaches (`Inside::own`), or its
+// creator before it runs and its joiner after its end (`ControlThread::own_of_absent`).
+unsafe impl Sync for ControlThread {}
+
 impl ControlThread {
-    /// Turns zeroed memory into a thread.
-    pub fn begin(&mut self, number: u32, path: Path) {
-        self.number = number;
-        self.path = path;
-        self.activity = Activity::Running;
-        self.detect = None;
-        self.scheduled = None;
-    }
-
-    pub fn held(&self) -> &[Held] {
-        &self.held[..self.held_count]
-    }
-
-    pub fn got(&mut self, address: usize, pc: usize, mode: Mode) {
-        let held = &mut self.held[..self.held_count];
-        if let Some(held) = held.iter_mut().find(|held| held.address == address) {
-            held.depth += 1;
-            return;
-        }
-        if self.held_count < MOST_HELD {
-            self.held[self.held_count] = Held {
-                address,
-                pc,
-                mode,
-                depth: 1,
-            };
-            self.held_count += 1;
+    pub const fn new(number: u32, path: Path) -> Self {
+        ControlThread {
+            number,
+            path,
+            wake: AtomicU32::new(0),
+            inside: AtomicU32::new(inside::OUTSIDE),
+            watched: AtomicBool::new(false),
+            detached: AtomicBool::new(false),
+            kernel_id: AtomicI32::new(0),
+            runtime: AtomicPtr::new(core::ptr::null_mut()),
+            values: Watchdog {
+                events: AtomicU64::new(0),
+                address: AtomicUsize::new(0),
+                size: AtomicUsize::new(0),
+                taken_away: AtomicU64::new(0),
+                kept: AtomicUsize::new(0),
+                bytes: [const { AtomicU8::new(0) }; KEPT],
+            },
+            own: UnsafeCell::new(Own {
+                children: 0,
+                held: HeldLocks::new(),
+                pending_access: false,
+                detect: None,
+            }),
         }
     }
 
-    /// Gave one level back; the mode in which it was held, if it was.
-    pub fn gave(&mut self, address: usize) -> Option<Mode> {
-        let held = &mut self.held[..self.held_count];
-        let index = held.iter().position(|held| held.address == address)?;
-        let mode = held[index].mode;
-        held[index].depth -= 1;
-        if held[index].depth == 0 {
-            // By hand: a copy by `memmove` would be seen as an access of the program.
-            for at in index + 1..held.len() {
-                held[at - 1] = held[at];
-            }
-            self.held_count -= 1;
+    pub fn slot(&self) -> Slot {
+        Slot(self.number)
+    }
+
+    pub fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::Relaxed) != inside::OUTSIDE
+    }
+
+    /// Whether the thread has the monitor locked between `before` and `after` of an operation.
+    pub fn keeps_monitor(&self) -> bool {
+        self.inside.load(Ordering::Relaxed) == inside::KEEPS_MONITOR
+    }
+
+    /// The thread, which is the running one, has left the runtime by a jump.
+    pub fn jumped_out(&self) {
+        self.inside.store(inside::OUTSIDE, Ordering::Relaxed);
+    }
+
+    /// What the thread uses, for the thread that creates it and for the one that has joined it.
+    ///
+    /// # Safety
+    /// The thread does not exist yet, or has ended, and the running thread is the only one that knows.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn own_of_absent(&self) -> &mut Own {
+        // SAFETY: the thread itself, which alone uses `own`, does not run.
+        unsafe { &mut *self.own.get() }
+    }
+}
+
+/// The running thread, inside the runtime: hooks of signal handlers that interrupt it, and calls of
+/// interposed functions, find it there and do nothing. There is at most one for each thread.
+pub struct Inside {
+    pub block: &'static ControlThread,
+}
+
+impl Inside {
+    /// `None` when the thread is inside already.
+    ///
+    /// # Safety
+    /// `block` is that of the running thread.
+    #[inline(always)]
+    pub unsafe fn enter(block: &'static ControlThread) -> Option<Self> {
+        if block.is_inside() {
+            return None;
         }
-        Some(mode)
+        block.inside.store(inside::INSIDE, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        Some(Inside { block })
+    }
+
+    #[inline(always)]
+    pub fn own(&mut self) -> &mut Own {
+        // SAFETY: `own` belongs to the running thread, and this is its only `Inside`, which is
+        // borrowed for as long as the result lives.
+        unsafe { &mut *self.block.own.get() }
+    }
+
+    /// Stays inside, with the monitor locked, until `take_back`.
+    pub fn keep_monitor(self) {
+        let block = self.block;
+        core::mem::forget(self);
+        block.inside.store(inside::KEEPS_MONITOR, Ordering::Relaxed);
+    }
+
+    /// What `keep_monitor` gave away.
+    ///
+    /// # Safety
+    /// `block` is that of the running thread.
+    pub unsafe fn take_back(block: &'static ControlThread) -> Option<Self> {
+        if !block.keeps_monitor() {
+            return None;
+        }
+        block.inside.store(inside::INSIDE, Ordering::Relaxed);
+        Some(Inside { block })
+    }
+
+    /// Does something outside, as the program would.
+    pub fn outside(&mut self, act: impl FnOnce()) {
+        self.block.jumped_out();
+        act();
+        self.block.inside.store(inside::INSIDE, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        self.block.inside.store(inside::OUTSIDE, Ordering::Relaxed);
+    }
+}
+
+/// The blocks of all threads by their numbers. Entries are only added, and blocks are never given
+/// back, until a forked child begins anew.
+static BLOCKS: [AtomicPtr<ControlThread>; MOST_THREADS] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MOST_THREADS];
+/// Behind the last entry of `BLOCKS`.
+static END: AtomicU32 = AtomicU32::new(0);
+
+/// Makes a block known; false when there is no place for its number.
+pub fn register(block: &'static ControlThread) -> bool {
+    let Some(place) = BLOCKS.get(block.number as usize) else {
+        return false;
+    };
+    END.fetch_max(block.number + 1, Ordering::Relaxed);
+    place.store((&raw const *block).cast_mut(), Ordering::Release);
+    true
+}
+
+pub fn numbered(number: u32) -> Option<&'static ControlThread> {
+    let block = BLOCKS.get(number as usize)?.load(Ordering::Acquire);
+    // SAFETY: `register` stored a reference that lives for ever.
+    unsafe { block.as_ref() }
+}
+
+/// The child process after a fork.
+pub fn forget_all() {
+    let end = END.swap(0, Ordering::Relaxed) as usize;
+    for place in &BLOCKS[..end.min(MOST_THREADS)] {
+        place.store(core::ptr::null_mut(), Ordering::Relaxed);
     }
 }

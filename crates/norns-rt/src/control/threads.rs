@@ -2,14 +2,19 @@
 //! process.
 
 use core::ffi::{c_int, c_void};
+use core::mem::ManuallyDrop;
+use core::sync::atomic::Ordering;
 
-use super::monitor::{State, Turn};
-use super::thread::{Activity, ControlThread, Operation, Path};
-use super::{Inside, MONITOR, detector, enter, is_replaying, new_thread};
+use norns_control::{Happened, How, Operation, Slot, Turn};
+
+use super::monitor::{Guard, MONITOR};
+use super::thread::{ControlThread, Inside, Path, numbered};
+use super::{allocate, detector, enter, futex, is_replaying, new_block, serial};
 use crate::detect::Name;
 use crate::mode::is_serial;
 use crate::mode::{Mode, mode};
 use crate::real;
+use crate::sys;
 use crate::thread::Thread;
 use crate::tls::{self, Fast};
 use crate::wire::Code;
@@ -17,13 +22,17 @@ use crate::wire::Code;
 /// In detect mode alone the hooks of this thread may decide by themselves. `runtime` is the
 /// running thread's block.
 pub fn let_hooks_decide(runtime: &mut Thread) {
-    if is_replaying() || runtime.control.is_null() {
+    if let Some(mut inside) = enter() {
+        let_own_hooks_decide(runtime, &mut inside);
+    }
+}
+
+pub fn let_own_hooks_decide(runtime: &mut Thread, inside: &mut Inside) {
+    if is_replaying() {
         return;
     }
-    // SAFETY: blocks are never given back, and this one is the running thread's.
-    let me = unsafe { &mut *runtime.control };
     if let Some(detector) = detector()
-        && let Some(thread) = me.detect.as_mut()
+        && let Some(thread) = inside.own().detect.as_mut()
     {
         runtime.quick = detector.quick();
         // SAFETY: `ending` takes it away before the block can go to another thread.
@@ -32,16 +41,8 @@ pub fn let_hooks_decide(runtime: &mut Thread) {
     }
 }
 
-fn operation(code: Code, number: u32, may_fail: bool, pc: usize) -> Operation {
-    Operation {
-        code,
-        atomic: 0,
-        may_fail,
-        fails_by_cancel: false,
-        // Numbers are small, so no object has such an address.
-        address: number as usize,
-        pc,
-    }
+fn operation(code: Code, number: u32, pc: usize) -> Operation {
+    Operation::new(code, number as usize, pc)
 }
 
 real! {
@@ -66,72 +67,98 @@ fn own_stack() -> (usize, usize) {
     (start, size)
 }
 
+/// The block of a thread that runs: `runtime` is what the runtime keeps of it.
+fn running_block(runtime: &mut Thread, path: Path) -> &'static ControlThread {
+    let block = new_block(runtime.number, path);
+    runs(block, runtime);
+    // SAFETY: the block of the running thread, which is not inside: the block is new.
+    if let Some(mut inside) = unsafe { Inside::enter(block) } {
+        let name = Name(runtime.number);
+        inside.own().detect = detector().and_then(|detector| detector.thread(name, None));
+    }
+    if is_replaying() {
+        let thread = allocate(norns_control::Thread::new());
+        let mut guard = MONITOR.lock();
+        if !guard.add_running(block.slot(), thread, block.path.as_str()) {
+            sys::fatal(b"norns: more threads than a replay can follow\n");
+        }
+        guard.settle();
+    }
+    block
+}
+
+/// The thread of this block has begun to run.
+fn runs(block: &ControlThread, runtime: &mut Thread) {
+    block.kernel_id.store(runtime.kernel_id, Ordering::Relaxed);
+    block.runtime.store(runtime, Ordering::Relaxed);
+}
+
 /// The main thread, from the constructor of the library.
 pub fn main_thread(runtime: &mut Thread) {
-    let block = new_thread();
-    // SAFETY: fresh zeroed memory of the right size, which nobody else knows.
-    let main = unsafe { &mut *block };
-    main.begin(0, Path::main());
-    main.runtime = runtime;
-    main.handle = runtime.handle;
-    main.detect = detector().and_then(|detector| detector.thread(Name(0), None));
-    MONITOR.lock().add(block);
+    let block = running_block(runtime, Path::main());
     runtime.control = block;
 }
 
-/// A thread that nobody was seen to create: it belongs to no schedule.
-pub fn stranger(runtime: &mut Thread) {
-    let block = new_thread();
-    // SAFETY: as above.
-    let thread = unsafe { &mut *block };
-    thread.begin(runtime.number, Path::unknown(runtime.number));
-    thread.runtime = runtime;
-    thread.handle = runtime.handle;
-    thread.detached = true;
-    let name = Name(runtime.number);
-    thread.detect = detector().and_then(|detector| detector.thread(name, None));
-    MONITOR.lock().add(block);
+/// A thread whose creation was not seen: it belongs to no schedule.
+fn stranger(runtime: &mut Thread) {
+    let block = running_block(runtime, Path::unknown(runtime.number));
+    block.detached.store(true, Ordering::Relaxed);
     runtime.control = block;
 }
 
 /// A thread is about to be created by the running one.
 pub fn prepare(runtime: &mut Thread, detached: bool) {
-    let Some(inside) = enter() else { return };
-    let me = &mut *inside.me;
+    let Some(mut inside) = enter() else { return };
     if detector().is_none() && mode() == Mode::Detect {
-        super::detect_again(me);
+        super::detect_again(&mut inside);
     }
-    let block = new_thread();
-    // SAFETY: as in `main_thread`.
-    let child = unsafe { &mut *block };
+    let path = &inside.block.path;
+    let me = inside.own();
     me.children += 1;
-    child.begin(runtime.number, me.path.child(me.children));
-    child.detached = detached;
-    if is_serial() {
-        // It can run from the moment at which its creation is done: `changed` on its number.
-        child.activity = Activity::Blocked {
-            operation: operation(Code::Start, runtime.number, false, 0),
-            timed: false,
-        };
-    } else if is_replaying() {
-        child.activity = Activity::Waits;
-    }
+    let child = new_block(runtime.number, path.child(me.children));
+    child.detached.store(detached, Ordering::Relaxed);
     let name = Name(runtime.number);
-    child.detect = detector().and_then(|detector| detector.thread(name, me.detect.as_mut()));
-    runtime.control = block;
-    let mut guard = MONITOR.lock();
-    guard.started = true;
-    guard.add(block);
+    let clocks = detector().and_then(|detector| detector.thread(name, me.detect.as_mut()));
+    // SAFETY: the thread of this block does not exist yet, and only this thread knows the block.
+    unsafe { child.own_of_absent() }.detect = clocks;
+    runtime.control = child;
+    if is_replaying() {
+        let thread = allocate(norns_control::Thread::new());
+        let mut guard = MONITOR.lock();
+        if !guard.add_child(child.slot(), thread, child.path.as_str()) {
+            sys::fatal(b"norns: more threads than a replay can follow\n");
+        }
+        guard.settle();
+    }
 }
 
-/// It was not created after all. Between `before` and `after`: the monitor may be locked.
+/// It was not created after all. Between `before` and `after` of the running thread.
 pub fn not_created(number: u32) {
-    if let Some(me) = super::current() {
-        me.children -= 1;
+    let Some(block) = super::current() else {
+        return;
+    };
+    // SAFETY: the block of the running thread.
+    let kept = unsafe { Inside::take_back(block) };
+    let keeps_monitor = kept.is_some();
+    let Some(mut inside) = kept.or_else(enter) else {
+        return;
+    };
+    inside.own().children -= 1;
+    if is_replaying() {
+        let guard = if keeps_monitor {
+            // SAFETY: `before` of this thread locked the monitor and forgot the guard.
+            unsafe { MONITOR.adopt() }
+        } else {
+            MONITOR.lock()
+        };
+        let mut guard = ManuallyDrop::new(guard);
+        guard.note(Slot(number), Happened::NotCreated);
+        if !keeps_monitor {
+            drop(ManuallyDrop::into_inner(guard));
+        }
     }
-    if let Some(child) = MONITOR.thread_numbered(number) {
-        child.activity = Activity::Ended;
-        child.joined = true;
+    if keeps_monitor {
+        inside.keep_monitor();
     }
 }
 
@@ -140,12 +167,13 @@ pub fn started(runtime: &mut Thread) {
     if runtime.control.is_null() {
         stranger(runtime);
     }
-    // SAFETY: `prepare` made the block for this thread; blocks are never given back.
-    let me = unsafe { &mut *runtime.control };
-    me.runtime = runtime;
-    me.handle = runtime.handle;
-    me.inside = 1;
-    let inside = Inside { me };
+    // SAFETY: `prepare` or `stranger` made the block for this thread; blocks are never given back.
+    let block = unsafe { &*runtime.control };
+    runs(block, runtime);
+    // SAFETY: the block of the running thread.
+    let Some(mut inside) = (unsafe { Inside::enter(block) }) else {
+        return;
+    };
     if let Some(detector) = detector() {
         // Another thread may have had this stack before.
         let (start, size) = own_stack();
@@ -153,99 +181,122 @@ pub fn started(runtime: &mut Thread) {
     }
     if is_replaying() {
         let mut guard = MONITOR.lock();
+        guard.drive(&mut inside, Happened::Begins);
         if is_serial() {
-            guard.begin_thread(inside.me);
             return;
         }
-        guard.take_turn(inside.me, operation(Code::Start, 0, false, 0));
-        guard.complete();
+        let start = Happened::Arrives(operation(Code::Start, 0, 0), How::AtItsTurn);
+        guard.drive(&mut inside, start);
+        guard.note(block.slot(), Happened::Completes);
     }
-    drop(inside);
-    let_hooks_decide(runtime);
+    let_own_hooks_decide(runtime, &mut inside);
 }
 
 /// The thread runs nothing of the program any more.
 pub fn ending(runtime: &mut Thread) {
-    let Some(inside) = enter() else { return };
-    let me = &mut *inside.me;
-    let mut guard = MONITOR.lock();
-    if is_replaying() && !is_serial() {
-        guard.take_turn(me, operation(Code::End, 0, false, 0));
-    }
-    me.activity = Activity::Ended;
-    me.runtime = core::ptr::null_mut();
-    tls::set_fast(Fast::NONE);
-    if let Some(thread) = me.detect.as_mut() {
-        // SAFETY: null is always allowed.
-        unsafe { thread.set_quick(core::ptr::null_mut()) };
-    }
-    if me.detached
-        && let Some(detector) = detector()
-        && let Some(thread) = me.detect.as_mut()
+    let Some(mut inside) = enter() else { return };
+    let block = inside.block;
+    let mut guard = is_replaying().then(|| MONITOR.lock());
+    if let Some(guard) = &mut guard
+        && !is_serial()
     {
-        detector.retire(thread);
-        me.detect = None;
+        let end = Happened::Arrives(operation(Code::End, 0, 0), How::AtItsTurn);
+        guard.drive(&mut inside, end);
     }
-    if is_replaying() {
-        guard.complete();
-    }
-    let number = me.number as usize;
-    guard.changed(number);
-    if is_serial() {
-        guard.thread_ended(me, runtime.kernel_id);
+    block
+        .runtime
+        .store(core::ptr::null_mut(), Ordering::Relaxed);
+    block.kernel_id.store(0, Ordering::Relaxed);
+    tls::set_fast(Fast::NONE);
+    retire_clocks(&mut inside);
+    if let Some(guard) = &mut guard {
+        if is_serial() {
+            serial::turn_ends_with(runtime);
+        }
+        guard.note(block.slot(), Happened::Ends);
     }
     drop(guard);
     drop(inside);
-    runtime.control = core::ptr::null_mut();
+    runtime.control = core::ptr::null();
+}
+
+/// The clocks of an ending thread are kept for its joiner, if it can have one.
+fn retire_clocks(inside: &mut Inside) {
+    let detached = inside.block.detached.load(Ordering::Relaxed);
+    let own = inside.own();
+    if let Some(thread) = own.detect.as_mut() {
+        // SAFETY: null is always allowed.
+        unsafe { thread.set_quick(core::ptr::null_mut()) };
+    }
+    if detached
+        && let Some(detector) = detector()
+        && let Some(thread) = own.detect.as_mut()
+    {
+        detector.retire(thread);
+        own.detect = None;
+    }
 }
 
 /// Joins a thread; `real` joins it for real. In replay only once it has ended.
 pub fn join(
-    me: &mut ControlThread,
+    mut inside: Inside,
     wanted: &crate::operation::Operation,
     gives_up_with: c_int,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
-    let child = MONITOR.thread_numbered(wanted.object as u32);
-    if let Some(child) = &child
+    let child = numbered(wanted.object as u32);
+    if let Some(child) = child
         && is_replaying()
     {
-        let operation = operation(Code::Join, child.number, wanted.may_fail, wanted.pc);
-        let child = &raw const **child;
-        let mut guard = MONITOR.lock();
-        if wanted.may_fail && !(is_serial() && wanted.deadline.is_some()) {
-            let turn = guard.take_turn(me, operation);
-            if turn != Turn::Free {
-                guard.complete();
-            }
-            if turn == Turn::Fails {
-                return gives_up_with;
-            }
+        let operation = Operation {
+            may_fail: wanted.may_fail,
+            ..operation(Code::Join, child.number, wanted.pc)
+        };
+        let ends_by_itself = wanted.may_fail && !(is_serial() && wanted.deadline.is_some());
+        let how = if ends_by_itself {
+            How::AtItsTurn
         } else {
-            // SAFETY: blocks are never given back; read under the monitor's lock.
-            let ended = guard.attempt(me, operation, wanted.deadline, |_| {
-                matches!(unsafe { (*child).activity }, Activity::Ended)
-            });
-            if me.ends_here {
-                // The real function ends this thread, and handlers run that are to be seen.
-                me.ends_here = false;
-                me.inside = 0;
-            } else if !ended {
-                return gives_up_with;
+            let deadline = wanted.deadline;
+            How::Ended {
+                thread: child.slot(),
+                deadline: deadline.map(|(clock, end)| futex::monotonic(clock, end)),
             }
+        };
+        let mut guard = MONITOR.lock();
+        let turn = guard.drive(&mut inside, Happened::Arrives(operation, how));
+        if ends_by_itself && turn != Turn::Free {
+            guard.note(inside.block.slot(), Happened::Completes);
+        }
+        drop(guard);
+        match turn {
+            Turn::Fails => return gives_up_with,
+            // The real function ends this thread, and handlers run that are to be seen.
+            Turn::Cancelled => {
+                drop(inside);
+                let result = real();
+                let Some(again) = enter() else { return result };
+                return joined(again, child, result);
+            }
+            _ => {}
         }
     }
     let result = real();
+    match child {
+        Some(child) => joined(inside, child, result),
+        None => result,
+    }
+}
+
+fn joined(mut inside: Inside, child: &'static ControlThread, result: c_int) -> c_int {
     if result == 0
-        && let Some(child) = child
+        && let Some(detector) = detector()
+        && let Some(mine) = inside.own().detect.as_mut()
     {
-        child.joined = true;
-        if let Some(detector) = detector()
-            && let Some(mine) = me.detect.as_mut()
-            && let Some(theirs) = child.detect.as_mut()
-        {
-            detector.join(mine, theirs);
-            child.detect = None;
+        // SAFETY: `pthread_join` and its like have returned 0, to one caller: the thread has ended.
+        let theirs = unsafe { child.own_of_absent() };
+        if let Some(clocks) = theirs.detect.as_mut() {
+            detector.join(mine, clocks);
+            theirs.detect = None;
         }
     }
     result
@@ -253,21 +304,16 @@ pub fn join(
 
 /// A thread was cancelled: it may wait where that ends it.
 pub fn cancelled(number: u32) {
-    let Some(_inside) = enter() else { return };
-    if let Some(thread) = MONITOR.thread_numbered(number) {
-        let _guard = MONITOR.lock();
-        thread.cancelled = true;
-        if matches!(thread.activity, Activity::Blocked { .. }) {
-            thread.activity = Activity::Running;
-        }
-        State::wake(thread);
+    if !is_replaying() {
+        return;
     }
+    let Some(_inside) = enter() else { return };
+    MONITOR.lock().note(Slot(number), Happened::IsCancelled);
 }
 
 pub fn detached(number: u32) {
-    let Some(_inside) = enter() else { return };
-    if let Some(child) = MONITOR.thread_numbered(number) {
-        child.detached = true;
+    if let Some(child) = numbered(number) {
+        child.detached.store(true, Ordering::Relaxed);
     }
 }
 
@@ -276,14 +322,7 @@ pub fn process_ends() {
     if !is_replaying() || is_serial() {
         return;
     }
-    let Some(inside) = enter() else { return };
-    MONITOR.lock().wait_for_the_end(inside.me);
-}
-
-/// The name of a thread; `?` if there is none with this number.
-pub fn path_of(number: u32) -> &'static str {
-    // The monitor's lock may be held by this very thread: entries are only ever added.
-    MONITOR
-        .thread_numbered(number)
-        .map_or("?", |thread| thread.path.as_str())
+    let Some(mut inside) = enter() else { return };
+    let mut guard: Guard = MONITOR.lock();
+    guard.drive(&mut inside, Happened::EndsProcess);
 }

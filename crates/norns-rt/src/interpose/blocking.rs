@@ -9,6 +9,7 @@
 use core::ffi::{c_char, c_int, c_long, c_void};
 
 use crate::control::{self, futex, serial};
+use crate::errno::EINTR;
 use crate::mode::{is_controlled, is_serial};
 use crate::record::{handles, values};
 use crate::{interpose, real, sys};
@@ -95,7 +96,6 @@ impl Time {
     }
 }
 
-const EINTR: c_int = 4;
 const POLLIN: i16 = 1;
 const POLLOUT: i16 = 4;
 
@@ -384,11 +384,7 @@ interpose! {
 
     fn pthread_cancel(thread: usize) -> c_int |pc| {
         let result = real_call::pthread_cancel(thread);
-        if result == 0 && is_serial() {
-            if let Some(number) = handles::number(thread) {
-                serial::cancelled(number);
-            }
-        } else if result == 0
+        if result == 0
             && is_controlled()
             && let Some(number) = handles::number(thread)
         {

@@ -7,6 +7,7 @@ use core::ffi::{c_int, c_void};
 
 use super::mutex::{self, Mutex};
 use crate::control;
+use crate::errno::ETIMEDOUT;
 use crate::mode::{is_controlled, is_off};
 use crate::operation::Operation;
 use crate::wire::{Code, object};
@@ -201,8 +202,6 @@ pub unsafe fn wake(
     operation.after(code);
     result
 }
-
-const ETIMEDOUT: c_int = 110;
 
 interpose! {
     fn pthread_cond_init(condition: Condition, attributes: *const c_void) -> c_int |pc| {

@@ -19,12 +19,11 @@ pub use once::Call;
 use core::ffi::c_int;
 
 use crate::control;
+use crate::errno::EOWNERDEAD;
 use crate::mode::{is_controlled, is_serial};
 use crate::operation::Operation;
 use crate::record;
 use crate::wire::Code;
-
-const EOWNERDEAD: c_int = 130;
 
 /// What a lock function returned, as an event: 0 and `EOWNERDEAD` mean that it is ours now.
 fn locked(result: c_int, yes: Code, no: Code) -> Code {

@@ -6,14 +6,12 @@
 use core::ffi::{c_int, c_void};
 
 use super::acquire;
+use crate::errno::{EBUSY, ETIMEDOUT};
 use crate::mode::is_off;
 use crate::operation::Operation;
 use crate::thread;
 use crate::wire::{Code, object};
 use crate::{interpose, real};
-
-const EBUSY: c_int = 16;
-const ETIMEDOUT: c_int = 110;
 
 pub type Mutex = *mut c_void;
 

@@ -60,8 +60,8 @@ unsafe fn with_once(once: Once, initialiser: Initialiser, pc: usize, real: impl 
     if is_controlled() {
         // SAFETY: the caller's word.
         match unsafe { control::operations::once_begin(once, |word| word == 2, false, pc) } {
-            Some(control::operations::Once::Pass) => return,
-            Some(control::operations::Once::Run) => {
+            Some(control::operations::OnceCall::Pass) => return,
+            Some(control::operations::OnceCall::Run) => {
                 // SAFETY: what the program gave.
                 unsafe { initialiser() };
                 control::operations::once_end(once, pc, || {
@@ -108,8 +108,8 @@ interpose! {
     fn __cxa_guard_acquire(guard: *mut u8) -> c_int |pc| {
         if is_controlled() {
             match control::operations::once_begin(guard.cast(), |word| word & 0xff != 0, true, pc) {
-                Some(control::operations::Once::Pass) => return 0,
-                Some(control::operations::Once::Run) => return 1,
+                Some(control::operations::OnceCall::Pass) => return 0,
+                Some(control::operations::OnceCall::Run) => return 1,
                 None => {}
             }
         }

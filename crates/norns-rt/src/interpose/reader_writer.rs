@@ -3,13 +3,11 @@
 use core::ffi::{c_int, c_void};
 
 use super::acquire;
+use crate::errno::{EBUSY, ETIMEDOUT};
 use crate::mode::is_off;
 use crate::operation::Operation;
 use crate::wire::{Code, object};
 use crate::{interpose, real};
-
-const EBUSY: c_int = 16;
-const ETIMEDOUT: c_int = 110;
 
 type Lock = *mut c_void;
 

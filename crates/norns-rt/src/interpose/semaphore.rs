@@ -6,6 +6,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 
 use super::acquire;
+use crate::errno::{EAGAIN, ETIMEDOUT};
 use crate::lock::Lock;
 use crate::mode::is_off;
 use crate::operation::Operation;
@@ -32,9 +33,6 @@ mod real_functions {
 }
 
 use real_functions as real_call;
-
-const EAGAIN: c_int = 11;
-const ETIMEDOUT: c_int = 110;
 
 /// Named semaphores that are open, and how often: opening one again gives the same address.
 static NAMED: Lock<[(Semaphore, u32); 64]> = Lock::new([(null_mut(), 0); 64]);

@@ -8,6 +8,7 @@ use core::ffi::{c_int, c_void};
 
 use super::acquire;
 use crate::control;
+use crate::errno::{EBUSY, ETIMEDOUT};
 use crate::mode::{Mode, is_controlled, mode};
 use crate::operation::Operation;
 use crate::record::{self, handles, values};
@@ -15,9 +16,6 @@ use crate::thread::{self, Thread};
 pub use crate::thread::{Routine, Start};
 use crate::wire::Code;
 use crate::{attach, interpose, real, sys};
-
-const EBUSY: c_int = 16;
-const ETIMEDOUT: c_int = 110;
 
 /// A thread without attributes gets a stack of this size, unless the limit says otherwise. The
 /// event that the stack is new memory may then speak of too little or too much of it.

@@ -6,6 +6,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
+use crate::errno::{EFBIG, EINTR, ENOSYS, EOPNOTSUPP, failed_with};
 use crate::sys;
 
 const PATH_ROOM: usize = 4096 + 8;
@@ -122,7 +123,7 @@ pub fn append(bytes: &[u8]) -> bool {
     let mut written = 0;
     while written < bytes.len() {
         let result = sys::write(file, &bytes[written..]);
-        if result == sys::EINTR {
+        if failed_with(result, EINTR) {
             continue;
         }
         if result <= 0 {
@@ -139,7 +140,7 @@ pub fn reserve(file: i32, offset: usize, length: usize) -> bool {
     let signals = sys::block_signals();
     // SAFETY: has no effect on memory.
     let mut result = unsafe { sys::call6(sys::FALLOCATE, file as usize, 0, offset, length, 0, 0) };
-    if result == sys::EOPNOTSUPP || result == sys::ENOSYS {
+    if failed_with(result, EOPNOTSUPP) || failed_with(result, ENOSYS) {
         result = fill(file, offset, length);
     }
     take_size_signal(result);
@@ -170,7 +171,7 @@ fn fill(file: i32, offset: usize, length: usize) -> isize {
 
 /// A write beyond the size limit raises SIGXFSZ; the program must not see it.
 fn take_size_signal(result: isize) {
-    if result != sys::EFBIG {
+    if !failed_with(result, EFBIG) {
         return;
     }
     const SIGXFSZ: u64 = 25;

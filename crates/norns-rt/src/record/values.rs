@@ -10,7 +10,10 @@
 //! What is wrong here shows as a read that differs from the last write: writes of code that is
 //! not instrumented, and a write that a signal handler came before.
 
+use core::sync::atomic::Ordering;
+
 use crate::control::serial;
+use crate::control::thread::{ControlThread, KEPT};
 use crate::record::{self, statistics};
 use crate::thread::Thread;
 use crate::wire::Code;
@@ -19,7 +22,6 @@ use crate::{attach, hooks, thread};
 /// So many accesses without a decision about who runs, and then one.
 const STRETCH: u32 = 4096;
 const PIECE: usize = 1024;
-const KEPT: usize = 64;
 
 /// What a thread needs for this; all-zero is valid.
 #[repr(C)]
@@ -31,12 +33,9 @@ pub struct Values {
     /// Its bytes, when the turn was taken away since.
     kept: usize,
     bytes: [u8; KEPT],
-    /// The number that the event has with which the turn was taken away; 0: it was not.
-    taken_away: u64,
     /// Events that are not ordered have been logged since the last one that is.
     unordered: bool,
     stretch: u32,
-    count: u64,
     /// Something was read since the last branch.
     read: bool,
     /// The last event, when it was a read.
@@ -68,7 +67,6 @@ impl Values {
     pub fn forget(&mut self) {
         self.size = 0;
         self.kept = 0;
-        self.taken_away = 0;
         self.unordered = false;
         self.stretch = 0;
         self.read = false;
@@ -79,12 +77,6 @@ impl Values {
         self.unordered = false;
         self.last = NONE;
     }
-}
-
-/// How many accesses the thread has come to; for the watchdog of another one.
-pub fn count(thread: &Thread) -> u64 {
-    // SAFETY: a field of a block that stays mapped; its owner may change it.
-    unsafe { (&raw const thread.values.count).read_volatile() }
 }
 
 /// An access is about to happen.
@@ -101,17 +93,17 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
     if size == 0 {
         return;
     }
-    // SAFETY: the block of this thread, if it has one.
-    let inside = unsafe { thread.control.as_ref() }.is_none_or(|control| control.inside != 0);
-    if inside {
+    // SAFETY: null, or the block of this thread, which is never given back.
+    let control = unsafe { thread.control.as_ref() };
+    let Some(control) = control.filter(|control| !control.is_inside()) else {
         // The runtime itself, or a signal handler that interrupted it.
         return;
-    }
+    };
     if thread.in_recorder() {
         // A signal handler: it has no turn to wait for.
         return hooks::record_access(thread, address, size, write, pc);
     }
-    thread.values.count += 1;
+    control.values.count_event();
     if !serial::has_turn(thread) {
         serial::regain();
     }
@@ -129,6 +121,8 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
         thread.values.pc = pc;
         thread.values.address = address;
         thread.values.size = size;
+        control.values.address.store(address, Ordering::Relaxed);
+        control.values.size.store(size, Ordering::Relaxed);
     } else {
         thread.log_read(address, size, pc);
     }
@@ -145,8 +139,9 @@ fn branched(pc: usize) {
     let Some(thread) = thread::current() else {
         return;
     };
-    // SAFETY: the block of this thread, if it has one.
-    let inside = unsafe { thread.control.as_ref() }.is_none_or(|control| control.inside != 0);
+    // SAFETY: null, or the block of this thread, which is never given back.
+    let control = unsafe { thread.control.as_ref() };
+    let inside = control.is_none_or(|control| control.is_inside());
     if !thread.values.read || inside || thread.in_recorder() || !serial::has_turn(thread) {
         return;
     }
@@ -201,23 +196,37 @@ pub fn hand_over(thread: &mut Thread) {
     }
 }
 
-/// Another thread takes the turn of one that is asleep: called by that other one.
-pub fn taken_away(thread: &mut Thread) {
-    let values = &mut thread.values;
-    values.taken_away = super::stream::next_sequence();
-    if values.size <= KEPT {
-        values.kept = values.size;
-        for (index, byte) in values.bytes[..values.kept].iter_mut().enumerate() {
-            // SAFETY: the thread has written there after its last hook, and sleeps.
-            *byte = unsafe { (values.address as *const u8).add(index).read_volatile() };
-        }
+/// Takes the turn of a thread that is asleep, for another one: called by that, with the monitor
+/// locked.
+pub fn taken_away(thread: &ControlThread) {
+    let values = &thread.values;
+    let address = values.address.load(Ordering::Relaxed) as *const u8;
+    let size = values.size.load(Ordering::Relaxed);
+    let kept = if size <= KEPT { size } else { 0 };
+    for (index, byte) in values.bytes[..kept].iter().enumerate() {
+        // SAFETY: the thread has written there after its last hook, and sleeps.
+        let value = unsafe { address.add(index).read_volatile() };
+        byte.store(value, Ordering::Relaxed);
     }
+    values.kept.store(kept, Ordering::Relaxed);
+    let number = super::stream::next_sequence();
+    values.taken_away.store(number, Ordering::Relaxed);
 }
 
-/// The thread has its turn again.
+/// The thread has its turn again; the monitor is locked.
 pub fn returned(thread: &mut Thread) {
-    let number = core::mem::take(&mut thread.values.taken_away);
+    // SAFETY: null, or the block of this thread, which is never given back.
+    let Some(control) = (unsafe { thread.control.as_ref() }) else {
+        return;
+    };
+    let number = control.values.taken_away.swap(0, Ordering::Relaxed);
     if number != 0 {
+        let kept = control.values.kept.load(Ordering::Relaxed).min(KEPT);
+        thread.values.kept = kept;
+        let bytes = thread.values.bytes[..kept].iter_mut();
+        for (to, from) in bytes.zip(&control.values.bytes) {
+            *to = from.load(Ordering::Relaxed);
+        }
         thread.settle();
         thread.log_turn(number);
     }
@@ -242,6 +251,10 @@ impl Thread {
     #[inline(never)]
     fn log_write(&mut self) {
         let size = core::mem::take(&mut self.values.size);
+        // SAFETY: null, or the block of this thread, which is never given back.
+        if let Some(control) = unsafe { self.control.as_ref() } {
+            control.values.size.store(0, Ordering::Relaxed);
+        }
         let kept = core::mem::take(&mut self.values.kept);
         let (address, pc) = (self.values.address, self.values.pc);
         if kept == size && size <= KEPT {
@@ -334,7 +347,10 @@ pub fn atomic<R>(
     act: impl FnOnce() -> (R, bool),
     detail: impl FnOnce(bool) -> (u8, bool, bool),
 ) -> R {
-    thread.values.count += 1;
+    // SAFETY: null, or the block of this thread, which is never given back.
+    if let Some(control) = unsafe { thread.control.as_ref() } {
+        control.values.count_event();
+    }
     let size = size.min(16);
     let mut before = [0u8; 16];
     // SAFETY: the program operates on these bytes.
