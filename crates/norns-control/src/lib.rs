@@ -35,7 +35,6 @@ mod event;
 mod held;
 mod operation;
 mod policy;
-mod random;
 mod spin;
 mod thread;
 mod turn;

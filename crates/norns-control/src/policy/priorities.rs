@@ -7,10 +7,11 @@
 //! (it computes, or sleeps in a system call) is waited for some milliseconds only, so the guarantee
 //! of the paper does not hold to the letter.
 
+use norns_random::Random;
+
 use super::{Decision, Policy};
 use crate::board::Board;
 use crate::event::{Question, Turn};
-use crate::random::Xorshift;
 use crate::thread::{Activity, Slot, Stage};
 
 const CHANGES: usize = 3;
@@ -20,7 +21,7 @@ const LOOK: i64 = 1_000_000;
 const PATIENCE: u32 = 60;
 
 pub struct Priorities {
-    random: Xorshift,
+    random: Random,
     /// At which points the running thread falls behind, counted over all threads.
     changes: [u64; CHANGES],
     points: u64,
@@ -32,7 +33,7 @@ impl Priorities {
     /// `points` is about how many scheduling points there will be.
     pub fn new(seed: u64, points: u64) -> Self {
         let mut priorities = Self {
-            random: Xorshift::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            random: Random::new(seed),
             changes: [0; CHANGES],
             points: 0,
             patience: PATIENCE,
@@ -45,7 +46,7 @@ impl Priorities {
     }
 
     fn draw(&mut self) -> u64 {
-        self.random.next().wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33
+        self.random.draw() >> 33
     }
 
     /// The priority of a new thread; above those that threads fall to.

@@ -18,13 +18,13 @@
 //! waiting thread is. It then runs beside another one until its next hook, so that what it does
 //! between is not captured exactly; how often this happened is counted.
 
+use norns_random::Random;
 use norns_wire::Code;
 
 use super::{Decision, Policy};
 use crate::board::Board;
 use crate::deadlock::all_blocked;
 use crate::event::{Operation, Question, Turn, Waking};
-use crate::random::Xorshift;
 use crate::thread::{Activity, Slot, Stage, Then};
 
 /// Priorities are drawn above this, and those that fall count down from it.
@@ -53,7 +53,7 @@ pub struct Serial {
     turn: Option<Slot>,
     /// The thread that has the turn has woken up and runs.
     taken: bool,
-    random: Xorshift,
+    random: Random,
     /// Whether priorities decide; the one that falls next gets the lowest.
     by_priority: bool,
     lowest: u64,
@@ -128,7 +128,7 @@ impl Serial {
         on: false,
         turn: None,
         taken: false,
-        random: Xorshift::UNSEEDED,
+        random: Random::new(0),
         by_priority: false,
         lowest: 0,
         now: 0,
@@ -147,7 +147,7 @@ impl Serial {
             on: true,
             turn: Some(first),
             taken: true,
-            random: Xorshift::spread(seed),
+            random: Random::new(seed),
             by_priority: seed % 2 == 1,
             lowest: LOWEST,
             now: 1,
@@ -171,7 +171,7 @@ impl Serial {
     }
 
     fn draw(&mut self) -> u64 {
-        self.random.next() >> 11
+        self.random.draw() >> 11
     }
 
     /// The thread's priority, drawn when it is first needed.

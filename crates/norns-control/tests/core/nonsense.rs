@@ -4,7 +4,7 @@ use norns_control::{
     Access, Act, Answer, Core, Happened, How, Mode, Operation, Schedule, Slot, Thread, Tried,
     Waking,
 };
-use norns_model::random_trace::Random;
+use norns_random::Random;
 use norns_wire::Code;
 use norns_wire::schedule::{Hold, Step, What};
 

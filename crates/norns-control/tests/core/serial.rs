@@ -1,7 +1,7 @@
 //! One thread at a time: the seed alone decides the run.
 
 use norns_control::{Core, Thread};
-use norns_model::random_trace::Random;
+use norns_random::Random;
 use norns_trace::{
     Event, EventIndex, Object, ObjectId, ObjectKind, Op, Place, PlaceId, ThreadId, Trace,
 };

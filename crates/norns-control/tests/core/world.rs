@@ -6,7 +6,7 @@ use norns_control::{
     Access, Act, Answer, Core, Effect, Happened, How, Line, Mode, Once, Operation, Question, Slot,
     Stop, Thread, Tried, Turn, Waking,
 };
-use norns_model::random_trace::Random;
+use norns_random::Random;
 use norns_trace::{AtomicKind, EventIndex, ObjectId, ObjectKind, Op, ThreadId, Trace};
 use norns_wire::Code;
 
