@@ -2,19 +2,20 @@
 //!
 //! `record` makes the first run, of which the trace is kept. `schedule` turns a witness into what the
 //! runtime enforces, `replayer` runs the program under it, `report` is what the runtime reported and
-//! `verdict` judges it. All runs are made by `process`, which sets limits and cleans up; only it has
-//! unsafe code.
+//! `verdict` judges it. All runs are made by `process`, which sets limits, sees a hang (`stillness`)
+//! and cleans up; only it has unsafe code.
 
 pub mod process;
 pub mod record;
 pub mod replayer;
 pub mod report;
 pub mod schedule;
+mod stillness;
 pub mod verdict;
 
 pub use norns_wire::environment::Mode;
 pub use process::{Ended, Error, Input, Limits, Program};
-pub use record::{How, Recorded, record};
+pub use record::{How, Recorded, record, record_unsupervised};
 pub use replayer::{Replay, Replayer};
 pub use report::Report;
 pub use verdict::{Left, Outcome, Proof};

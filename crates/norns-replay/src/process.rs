@@ -1,10 +1,12 @@
 //! Running the program: same arguments, environment, folder and input, no address-space
 //! randomisation, limits on time and memory, and nothing left behind.
 //!
-//! The program leads a process group of its own. Whatever way a run ends, the whole group is
+//! A program with limits leads a process group of its own. However its run ends, the whole group is
 //! killed and its leader reaped; processes that leave the group are found as descendants, since
-//! this process adopts orphans while it runs programs.
+//! this process adopts orphans while it runs programs. A program without limits is run as a shell
+//! would run it.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,13 +17,15 @@ use std::time::{Duration, Instant};
 
 use norns_wire::environment::{self, Mode, PADDING};
 
-/// What to run, always in the same way.
+use crate::stillness::Stillness;
+
+/// The program to run.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub command: Vec<OsString>,
     pub folder: PathBuf,
     pub input: Input,
-    /// The runtime, to be preloaded: for programs that were not built with it.
+    /// The runtime, if it is to be preloaded: a program that was built with it loads it anyway.
     pub preload: Option<PathBuf>,
 }
 
@@ -29,16 +33,17 @@ pub struct Program {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     Nothing,
-    /// Ours, as it is: a terminal.
+    /// From where ours comes, for example a terminal.
     Inherited,
-    /// What was read from ours while the program was recorded.
+    /// From a file that holds what the program read while it was recorded.
     File(PathBuf),
 }
 
+/// What a run may take; beyond it, the program is killed.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub time: Duration,
-    /// Bytes of memory that the program may use, beyond what it maps without touching.
+    /// Bytes of memory that the program may touch.
     pub memory: u64,
 }
 
@@ -56,16 +61,16 @@ impl Default for Limits {
 pub enum Ended {
     Exited(i32),
     Signalled(i32),
-    /// It ran longer than the limit.
+    /// It ran longer than its limit.
     TimedOut,
-    /// It used more memory than the limit.
+    /// It used more memory than its limit.
     OutOfMemory,
-    /// Every thread slept in an untimed wait for another, for long.
+    /// Every thread slept for long in a wait that has no time-out and that only another thread ends.
     Hung,
 }
 
 impl Ended {
-    /// For a sentence: "the program …".
+    /// Completes a sentence that begins with "the program".
     pub fn describe(&self) -> String {
         match self {
             Ended::Exited(status) => format!("exited with status {status}"),
@@ -117,8 +122,10 @@ pub enum Output {
 pub struct Run<'a> {
     pub program: &'a Program,
     pub mode: Mode,
-    pub limits: Limits,
-    /// More variables for the runtime.
+    /// `None` for a run without limits and without supervision: the program stays in our process
+    /// group, so that the signals of a terminal reach it, and nothing kills it.
+    pub limits: Option<Limits>,
+    /// Variables of the environment for the runtime, besides its mode.
     pub variables: Vec<(&'static str, OsString)>,
     pub output: Output,
     /// Where a copy of our standard input is kept while the program reads it.
@@ -136,7 +143,7 @@ impl Run<'_> {
             command.env(name, value);
         }
         if let Some(runtime) = &program.preload {
-            command.env("LD_PRELOAD", runtime);
+            command.env("LD_PRELOAD", before_other_libraries(runtime));
         }
         match &self.output {
             Output::Ours => {}
@@ -167,18 +174,64 @@ impl Run<'_> {
     /// Runs the program to its end, or to a limit.
     pub fn run(&self) -> Result<Ended, Error> {
         let mut command = self.command()?;
-        let program = self.program.command[0].to_string_lossy().into_owned();
-        let mut child =
-            Group::start(&mut command).map_err(|source| Error::Start { program, source })?;
+        fix_addresses(&mut command);
+        let cannot_run = |source| Error::Start {
+            program: self.program.command[0].to_string_lossy().into_owned(),
+            source,
+        };
+        let Some(limits) = self.limits else {
+            return command.status().map(ended).map_err(cannot_run);
+        };
+        let mut group = Group::start(&mut command).map_err(cannot_run)?;
         if let Some(path) = &self.keep_input {
-            child.feed_input(path)?;
+            group.feed_input(path)?;
         }
-        Ok(child.wait(self.limits))
+        Ok(group.wait(limits))
     }
 }
 
-/// The variables of a run and others that fill up, so that there are always as many and as long
-/// ones: the stack begins below them, and what is on it then has the same address in a replay.
+/// The value of `LD_PRELOAD` with the runtime first: its functions must be found before those of
+/// other preloaded libraries.
+fn before_other_libraries(runtime: &Path) -> OsString {
+    let mut all = runtime.as_os_str().to_os_string();
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    all
+}
+
+const NO_RANDOMISATION: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
+
+/// Lets the program run without address-space randomisation, if the system permits it.
+fn fix_addresses(command: &mut Command) {
+    let fix = || {
+        // SAFETY: `personality` is a plain system call: it takes a number and accesses no memory.
+        unsafe { libc::personality(NO_RANDOMISATION) };
+        Ok(())
+    };
+    // SAFETY: the closure runs in the child between `fork` and `exec`, where another thread of ours
+    // may have held any lock. It makes one system call and takes no lock, allocates nothing and
+    // touches no memory that it shares with the parent.
+    unsafe { command.pre_exec(fix) };
+}
+
+/// Whether the system lets a process switch off address-space randomisation; some containers do
+/// not.
+pub fn can_fix_addresses() -> bool {
+    const ASK: libc::c_ulong = 0xffff_ffff;
+    // SAFETY: with this argument `personality` only returns the present value.
+    let before = unsafe { libc::personality(ASK) };
+    // SAFETY: `personality` takes a number and accesses no memory. It sets the flags of this thread,
+    // which count only for what the thread executes; it executes nothing before they are reset.
+    let set = unsafe { libc::personality(before as libc::c_ulong | NO_RANDOMISATION) };
+    // SAFETY: as above.
+    unsafe { libc::personality(before as libc::c_ulong) };
+    set != -1
+}
+
+/// The variables of a run, padded with others to a fixed number and a fixed length: the stack begins
+/// below the environment, so that what is on it has the same address in every run.
 fn with_padding(
     mode: Mode,
     variables: &[(&'static str, OsString)],
@@ -186,7 +239,7 @@ fn with_padding(
     const LENGTH: usize = 4096;
     let mut all = vec![(environment::MODE, OsString::from(mode.word()))];
     all.extend_from_slice(variables);
-    // At least one, for the rest of the length.
+    // At least one, which takes up the rest of the length.
     let missing = (PADDING.len() + 1).saturating_sub(all.len()).max(1);
     all.extend(
         PADDING[..missing]
@@ -202,26 +255,26 @@ fn with_padding(
     all
 }
 
-/// A process group that is killed when this value goes.
-pub struct Group {
+/// A process group, which is killed when this value is dropped.
+struct Group {
+    /// The leader: its id is the id of the group.
     child: Child,
+    /// Whether the leader has been waited for. Its id is free for another process then.
     reaped: bool,
 }
 
 impl Group {
-    pub fn start(command: &mut Command) -> io::Result<Self> {
-        // SAFETY: prctl with these arguments touches no memory.
+    fn start(command: &mut Command) -> io::Result<Self> {
+        // SAFETY: PR_SET_CHILD_SUBREAPER takes a number; this `prctl` accesses no memory.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         command.process_group(0);
-        // SAFETY: between fork and exec only these two system calls are made, which are
-        // async-signal-safe and touch no memory of the parent.
-        unsafe {
-            command.pre_exec(|| {
-                libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
+        let die_with_us = || {
+            // SAFETY: PR_SET_PDEATHSIG takes a number; this `prctl` accesses no memory.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            Ok(())
+        };
+        // SAFETY: as in `fix_addresses`: one system call, no lock, no allocation, no shared memory.
+        unsafe { command.pre_exec(die_with_us) };
         Ok(Self {
             child: command.spawn()?,
             reaped: false,
@@ -232,14 +285,14 @@ impl Group {
         self.child.id() as i32
     }
 
-    /// Copies our standard input to the program for as long as both last, and to a file.
+    /// Copies our standard input to the program and to a file, for as long as input and program last.
     fn feed_input(&mut self, path: &Path) -> Result<(), Error> {
         let Some(mut pipe) = self.child.stdin.take() else {
             return Ok(());
         };
         let mut kept = File::create(path).map_err(Error::file("write", path))?;
-        // The thread ends with our input, or with this process: nobody waits for it, since a read
-        // of our own standard input cannot be interrupted.
+        // The thread ends with our input or with this process. It is not joined, since a read of our
+        // own standard input cannot be interrupted.
         std::thread::spawn(move || {
             let mut buffer = [0; 8192];
             let mut input = io::stdin();
@@ -279,7 +332,9 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // SAFETY: the group was made for this child; kill touches no memory.
+        // While members of the group are alive, its id is given to no other process or group. If none
+        // is left the call fails, unless the id has been used again since the leader was reaped.
+        // SAFETY: `kill` takes two numbers and accesses no memory.
         unsafe { libc::kill(-self.id(), libc::SIGKILL) };
         if !self.reaped {
             let _ = self.child.wait();
@@ -288,26 +343,25 @@ impl Drop for Group {
     }
 }
 
-/// Children that this process did not start: descendants of programs that outlived them.
+/// Kills the children that this process did not start itself: it has adopted them from programs
+/// that they outlived.
 fn kill_orphans() {
     let path = format!("/proc/self/task/{}/children", std::process::id());
     let Ok(text) = std::fs::read_to_string(path) else {
         return;
     };
-    for id in text
-        .split_whitespace()
-        .filter_map(|id| id.parse::<i32>().ok())
-    {
-        // An orphan has left its program's group or belongs to a group whose leader is gone.
-        // SAFETY: getpgid and kill touch no memory.
+    let ids = text.split_whitespace();
+    for id in ids.filter_map(|id| id.parse::<i32>().ok()) {
+        // SAFETY: `getpgid` takes a number and accesses no memory.
         let group = unsafe { libc::getpgid(id) };
+        // An orphan has left its program's group, or belongs to a group whose leader is gone.
         let leader_alive = group > 0 && Path::new(&format!("/proc/{group}")).exists();
         if group != id && !leader_alive {
-            // SAFETY: as above; waitpid writes nothing through a null pointer.
-            unsafe {
-                libc::kill(id, libc::SIGKILL);
-                libc::waitpid(id, std::ptr::null_mut(), 0);
-            }
+            // SAFETY: `kill` takes two numbers and accesses no memory. The id is that of our child,
+            // which is not reaped before the next call, so that no other process can have it.
+            unsafe { libc::kill(id, libc::SIGKILL) };
+            // SAFETY: `waitpid` does not write a status through a null pointer.
+            unsafe { libc::waitpid(id, std::ptr::null_mut(), 0) };
         }
     }
 }
@@ -319,69 +373,10 @@ fn ended(status: ExitStatus) -> Ended {
     }
 }
 
-/// Bytes of memory that the process has touched.
+/// How many bytes of memory the process has touched; 0 when it is gone.
 fn resident(id: i32) -> u64 {
     let pages = std::fs::read_to_string(format!("/proc/{id}/statm"))
         .ok()
         .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
     pages.unwrap_or(0) * 4096
-}
-
-/// Watches for a program in which every thread waits for another.
-#[derive(Default)]
-struct Stillness {
-    since: Option<(Instant, u64)>,
-}
-
-const STILL_FOR: Duration = Duration::from_millis(700);
-
-/// Signals whose handlers cannot end a wait: what a thread only sends to itself (ILL, TRAP, ABRT,
-/// BUS, FPE, SEGV, SYS), and 32 and 33, which the C library keeps for itself. Bit 0 is signal 1.
-const CANNOT_HELP: u64 = 0x1_c000_04f8;
-
-impl Stillness {
-    fn all_threads_wait(&mut self, id: i32) -> bool {
-        let Some(switches) = waiting_threads(id) else {
-            self.since = None;
-            return false;
-        };
-        match self.since {
-            Some((since, before)) if before == switches => since.elapsed() > STILL_FOR,
-            _ => {
-                self.since = Some((Instant::now(), switches));
-                false
-            }
-        }
-    }
-}
-
-/// If every thread of the process sleeps in an untimed futex and no handler of a signal could end
-/// that: how often they have run so far.
-fn waiting_threads(id: i32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let caught = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigCgt:"))?;
-    if u64::from_str_radix(caught.trim(), 16).ok()? & !CANNOT_HELP != 0 {
-        return None;
-    }
-    let mut switches = 0;
-    let tasks = std::fs::read_dir(format!("/proc/{id}/task")).ok()?;
-    for task in tasks {
-        let path = task.ok()?.path();
-        let call = std::fs::read_to_string(path.join("syscall")).ok()?;
-        let mut fields = call.split_whitespace();
-        let futex = fields.next()? == libc::SYS_futex.to_string();
-        let timeout = fields.nth(3)?;
-        if !futex || timeout != "0x0" {
-            return None;
-        }
-        let status = std::fs::read_to_string(path.join("status")).ok()?;
-        switches += status
-            .lines()
-            .filter_map(|line| line.split_once("ctxt_switches:"))
-            .filter_map(|(_, count)| count.trim().parse::<u64>().ok())
-            .sum::<u64>();
-    }
-    Some(switches)
 }

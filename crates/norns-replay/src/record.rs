@@ -1,8 +1,5 @@
-//! The first run, in which the trace is made.
-//!
-//! `norns record` and `norns check` differ in how they run the program (as if Norns were not there,
-//! or under limits and with its input kept); what stands in the file and what the runtime is told
-//! is the same, and is here.
+//! The first run, in which the trace is made: as if Norns were not there (`norns record`), or under
+//! limits and with its input and output kept (`norns check`).
 
 use std::env;
 use std::ffi::OsString;
@@ -22,22 +19,23 @@ use crate::process::{Ended, Error, Input, Limits, Output, Program, Run};
 pub enum How {
     /// As it runs by itself.
     Naturally,
-    /// With small random delays, for another recording than the natural one.
+    /// With small random delays, which lead to a schedule that the program rarely follows by itself.
     Delayed { seed: u64 },
-    /// One thread at a time, with the values of its accesses; the seed decides who runs when.
+    /// One thread at a time, with the values of its accesses; the seed decides which thread runs
+    /// when.
     WithValues { seed: u64 },
 }
 
 impl How {
-    pub fn mode(self) -> Mode {
+    fn mode(self) -> Mode {
         match self {
             How::Naturally | How::Delayed { .. } => Mode::Record,
             How::WithValues { .. } => Mode::RecordValues,
         }
     }
 
-    /// What the runtime is told, besides its mode.
-    pub fn variables(self, trace: &Path) -> Vec<(&'static str, OsString)> {
+    /// The variables of the environment for the runtime, besides its mode.
+    fn variables(self, trace: &Path) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![(environment::TRACE, trace.as_os_str().to_owned())];
         if let How::Delayed { seed } | How::WithValues { seed } = self {
             variables.push((environment::SEED, seed.to_string().into()));
@@ -45,13 +43,8 @@ impl How {
         variables
     }
 
-    /// An empty recording, in place of one that may be there. `folder` is where the program runs.
-    pub fn start_file(
-        self,
-        trace: &Path,
-        command: &[OsString],
-        folder: &Path,
-    ) -> Result<(), Error> {
+    /// Creates an empty recording, in place of an older one. `folder` is where the program will run.
+    fn start_file(self, trace: &Path, command: &[OsString], folder: &Path) -> Result<(), Error> {
         for old in [trace.to_path_buf(), norns_trace::reader::tail_path(trace)] {
             match fs::remove_file(&old) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -87,7 +80,29 @@ impl How {
     }
 }
 
-/// A recorded run.
+/// How a recorded run went.
+pub struct Finished {
+    pub ended: Ended,
+    pub time: Duration,
+    /// What is wrong with its trace.
+    pub warnings: Vec<Warning>,
+}
+
+/// Runs the program once and leaves a finished trace at `trace`. The program runs as if Norns were
+/// not there: with our terminal, input and output, in our process group, for as long as it takes.
+pub fn record_unsupervised(program: &Program, trace: &Path, how: How) -> Result<Finished, Error> {
+    let run = Run {
+        program,
+        mode: how.mode(),
+        limits: None,
+        variables: how.variables(trace),
+        output: Output::Ours,
+        keep_input: None,
+    };
+    run_and_finish(&run, trace, how)
+}
+
+/// A recorded run and its trace.
 pub struct Recorded {
     pub recording: Recording,
     pub warnings: Vec<Warning>,
@@ -95,8 +110,8 @@ pub struct Recorded {
     pub time: Duration,
 }
 
-/// Runs the program once and leaves its trace at `trace`, its output at `output`, and its input,
-/// if it is not a terminal, at `input`; `program.input` is what later runs are to read.
+/// Runs the program once, under limits. Its trace goes to `trace`, its output to `output` and its
+/// input, if `program.input` is a file, to `input`; `program.input` is then what later runs read.
 pub fn record(
     program: &mut Program,
     trace: &Path,
@@ -105,32 +120,42 @@ pub fn record(
     limits: Limits,
     how: How,
 ) -> Result<Recorded, Error> {
-    how.start_file(trace, &program.command, &program.folder)?;
-    let start = Instant::now();
     let keep_input = matches!(program.input, Input::File(_)).then(|| input.to_path_buf());
     let run = Run {
         program,
         mode: how.mode(),
-        limits,
+        limits: Some(limits),
         variables: how.variables(trace),
         output: Output::File(output.to_path_buf()),
         keep_input: keep_input.clone(),
     };
-    let ended = run.run()?;
-    let time = start.elapsed();
+    let finished = run_and_finish(&run, trace, how)?;
     if let Some(path) = keep_input {
         if !path.exists() {
             fs::write(&path, "").map_err(Error::file("write", &path))?;
         }
         program.input = Input::File(path);
     }
-    let mut warnings = norns_trace::finish(trace)?;
     let (recording, more) = norns_trace::read_recording(trace)?;
+    let mut warnings = finished.warnings;
     warnings.extend(more);
     Ok(Recorded {
         recording,
         warnings,
+        ended: finished.ended,
+        time: finished.time,
+    })
+}
+
+fn run_and_finish(run: &Run, trace: &Path, how: How) -> Result<Finished, Error> {
+    how.start_file(trace, &run.program.command, &run.program.folder)?;
+    let start = Instant::now();
+    let ended = run.run()?;
+    let time = start.elapsed();
+    let warnings = norns_trace::finish(trace)?;
+    Ok(Finished {
         ended,
         time,
+        warnings,
     })
 }

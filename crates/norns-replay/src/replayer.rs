@@ -54,7 +54,7 @@ impl Replayer<'_> {
         let run = Run {
             program: self.program,
             mode,
-            limits: self.limits,
+            limits: Some(self.limits),
             variables,
             output: Output::Nowhere,
             keep_input: None,

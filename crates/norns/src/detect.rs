@@ -20,7 +20,6 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use norns_check::observed;
 use norns_model::NotAnalysed;
-use norns_replay::process::Ended;
 use norns_replay::report::Race;
 use norns_replay::{Input, Limits, Mode, Program, Report, process};
 use norns_report::suppression::{Frame, Suppression};
@@ -86,10 +85,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let ended = process::Run {
         program: &program,
         mode: Mode::Detect,
-        limits: Limits {
+        limits: Some(Limits {
             time: Duration::from_secs(arguments.time_limit),
             memory: u64::MAX,
-        },
+        }),
         variables: vec![(environment::REPORT, scratch.clone().into_os_string())],
         output: process::Output::Ours,
         keep_input: None,
@@ -142,17 +141,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         (None, false) => ExitCode::SUCCESS,
         (None, true) => ExitCode::from(exit::FOUND),
         (Some(code @ 1..), true) => ExitCode::from(code),
-        (Some(_), _) => own_status(&ended),
+        (Some(_), _) => exit::of_program(&ended),
     })
-}
-
-/// As a shell would show it.
-fn own_status(ended: &Ended) -> ExitCode {
-    match ended {
-        Ended::Exited(status) => ExitCode::from(*status as u8),
-        Ended::Signalled(signal) => ExitCode::from(128u8.wrapping_add(*signal as u8)),
-        _ => ExitCode::from(exit::CANNOT),
-    }
 }
 
 /// A path is relative to the working directory, or else to the program's folder.

@@ -1,5 +1,9 @@
 //! The exit statuses of `norns`.
 
+use std::process::ExitCode;
+
+use norns_replay::Ended;
+
 /// Norns could not do its job: bad usage, a build that failed, a program that could not be run.
 pub const CANNOT: u8 = 2;
 
@@ -9,3 +13,13 @@ pub const FOUND: u8 = 1;
 
 /// `csp check`: no assertion fails, but the budget ended before all were decided.
 pub const UNDECIDED: u8 = 3;
+
+/// The status of a program, for commands that end as the program did: 128 and the signal's number if
+/// a signal killed it, as a shell shows it.
+pub fn of_program(ended: &Ended) -> ExitCode {
+    ExitCode::from(match ended {
+        Ended::Exited(status) => *status as u8,
+        Ended::Signalled(signal) => 128_u8.wrapping_add(*signal as u8),
+        Ended::TimedOut | Ended::OutOfMemory | Ended::Hung => CANNOT,
+    })
+}

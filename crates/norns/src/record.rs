@@ -1,24 +1,23 @@
 //! `norns record`: runs a program once and keeps its trace.
 //!
-//! The program inherits everything but four things: `NORNS_MODE`, `NORNS_TRACE` and `LD_PRELOAD` in
-//! its environment, and addresses that are the same in every run. The runtime is preloaded also
-//! into programs that are linked with it (then it is the same library, loaded once), so that what
-//! they start is recorded too. When Norns itself is killed, what the runtime wrote stays readable.
+//! The program runs as a shell would run it, with two exceptions: `LD_PRELOAD` and variables that begin
+//! with `NORNS_` are set in its environment, and its addresses are the same in every run. The runtime
+//! is preloaded also into programs that are linked with it (it is the same library then, loaded once),
+//! so that the programs that they start are recorded too. When Norns itself is killed, what the
+//! runtime wrote stays readable.
 
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use norns_replay::How;
+use norns_replay::{Ended, How, Input, Program, process};
 use norns_trace::{Item, Reader, Warning, info};
-use norns_wire::environment;
 use norns_wire::statistics::Counter;
 
-use crate::runtime_library;
+use crate::{exit, runtime_library};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -42,7 +41,7 @@ pub struct Arguments {
 
 /// A finished recording.
 pub struct Recorded {
-    pub status: ExitStatus,
+    pub ended: Ended,
     pub events: u64,
     pub threads: u64,
     /// Whether some code of the program was instrumented; without, only synchronisation is there.
@@ -81,10 +80,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if !arguments.quiet {
         eprintln!("norns: {}", describe(&recorded, &output));
     }
-    Ok(ExitCode::from(match recorded.status.code() {
-        Some(code) => code as u8,
-        None => 128 + recorded.status.signal().unwrap_or(0) as u8,
-    }))
+    Ok(exit::of_program(&recorded.ended))
 }
 
 fn describe(recorded: &Recorded, output: &Path) -> String {
@@ -111,73 +107,41 @@ fn describe(recorded: &Recorded, output: &Path) -> String {
 /// Runs the program to its end and leaves a finished trace.
 fn record(output: &Path, command: &[OsString], how: How) -> anyhow::Result<Recorded> {
     let runtime = runtime_library::find()?;
-    let Some(program) = runtime_library::find_program(&command[0]) else {
+    let Some(file) = runtime_library::find_program(&command[0]) else {
         bail!("cannot run {}: no such program", command[0].display());
     };
     let output = std::path::absolute(output)
         .with_context(|| format!("cannot use {} as a file name", output.display()))?;
-    let folder = env::current_dir().context("cannot tell the current folder")?;
-    how.start_file(&output, command, &folder)?;
-
-    let mut child = stable_addresses(&program)
-        .args(&command[1..])
-        .env(environment::MODE, how.mode().word())
-        .envs(how.variables(&output))
-        .env("LD_PRELOAD", preload(&runtime))
-        .spawn()
-        .with_context(|| format!("cannot run {}", program.display()))?;
-    let status = child
-        .wait()
-        .with_context(|| format!("cannot wait for {}", program.display()))?;
-
-    let mut warnings = norns_trace::finish(&output)
-        .with_context(|| format!("cannot finish the trace {}", output.display()))?;
-    let mut recorded = count(&output)?;
-    warnings.append(&mut recorded.warnings);
-    Ok(Recorded {
-        status,
-        warnings,
-        ..recorded
-    })
-}
-
-/// The runtime first: its functions must be found before those of other preloaded libraries.
-fn preload(runtime: &Path) -> OsString {
-    let mut all = runtime.as_os_str().to_os_string();
-    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        all.push(":");
-        all.push(others);
-    }
-    all
-}
-
-/// A command that runs the program without address-space randomisation, if the system lets us.
-pub fn stable_addresses(program: &Path) -> Command {
-    let works = Command::new("setarch")
-        .args(["--addr-no-randomize", "true"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if works {
-        let mut command = Command::new("setarch");
-        command.arg("--addr-no-randomize").arg(program);
-        command
-    } else {
+    if !process::can_fix_addresses() {
         eprintln!(
             "warning: the system does not let Norns switch off address-space randomisation; \
              addresses will differ from run to run"
         );
-        Command::new(program)
     }
+    let mut command = command.to_vec();
+    command[0] = file.into();
+    let program = Program {
+        command,
+        folder: env::current_dir().context("cannot tell the current folder")?,
+        input: Input::Inherited,
+        preload: Some(runtime),
+    };
+    let finished = norns_replay::record_unsupervised(&program, &output, how)?;
+    let mut recorded = count(&output)?;
+    let mut warnings = finished.warnings;
+    warnings.append(&mut recorded.warnings);
+    Ok(Recorded {
+        ended: finished.ended,
+        warnings,
+        ..recorded
+    })
 }
 
 fn count(output: &Path) -> anyhow::Result<Recorded> {
     let cannot = || format!("cannot read back the trace {}", output.display());
     let mut reader = Reader::open(output).with_context(cannot)?;
     let mut recorded = Recorded {
-        status: ExitStatus::default(),
+        ended: Ended::Exited(0),
         events: 0,
         threads: 0,
         instrumented: true,
