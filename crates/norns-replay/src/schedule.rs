@@ -5,8 +5,8 @@
 //! which their threads are held, and with `Accesses::Ordered` those that the witness orders
 //! while its synchronisation does not: they can decide which way the program goes.
 //!
-//! What main did before it created the first thread is not a step: the runtime tells it in
-//! the trace only as the state in which recording began.
+//! What main did before it created the first thread is not a step: nothing is recorded before, and
+//! the trace has only the state that the recording began with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,36 +15,38 @@ use norns_trace::operation::{Operands, Operation, Turn};
 use norns_trace::{EventIndex, Op, ThreadId, Touch, Trace};
 use norns_wire::schedule::{HEADER, Hold, Record, Step, What};
 
-/// What becomes of plain accesses.
+/// Which plain accesses the schedule orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accesses {
+    /// None: a thread makes its accesses when it comes to them.
     Free,
     /// Conflicting accesses of different threads keep the order of the witness.
     Ordered,
 }
 
-/// How a bug is looked for.
+/// How a replay tries to show a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By the witness, with both threads of a race held before the accesses at their addresses.
+    /// It enforces the witness's schedule and then holds the threads of a race before their
+    /// accesses to the recorded addresses.
     Schedule(Accesses),
-    /// By the witness; then threads linger at the places of the race, whatever the address: memory
-    /// can lie elsewhere in another run.
+    /// It enforces the witness's schedule; then threads linger at the places of the race, whatever
+    /// the address is, since memory can lie elsewhere in another run.
     Near,
-    /// Without a schedule: threads linger at the places of the bug.
+    /// It enforces no schedule; threads linger at the places of the bug.
     Hunt,
-    /// As `Hunt`, with random priorities of the threads from this seed.
+    /// As `Hunt`, with random priorities of the threads, drawn from this seed.
     Priorities(u64),
 }
 
-/// What the runtime enforces for this way.
+/// The text of the schedule for this way.
 pub fn of(trace: &Trace, witness: &Witness, way: Way) -> String {
     match way {
         Way::Schedule(accesses) => of_witness(trace, witness, accesses),
         Way::Near => {
             let mut writer = Writer::new(trace);
             for &event in &witness.schedule {
-                writer.event(event, false);
+                writer.event(event);
             }
             linger(trace, &witness.bug, &mut writer.text);
             writer.text
@@ -56,12 +58,11 @@ pub fn of(trace: &Trace, witness: &Witness, way: Way) -> String {
 /// The schedule of a witness.
 fn of_witness(trace: &Trace, witness: &Witness, accesses: Accesses) -> String {
     let mut writer = Writer::new(trace);
-    let ordered = match accesses {
-        Accesses::Free => BTreeSet::new(),
-        Accesses::Ordered => unordered_conflicts(trace, &witness.schedule),
-    };
+    if accesses == Accesses::Ordered {
+        writer.ordered = conflicting_accesses(trace, &witness.schedule);
+    }
     for &event in &witness.schedule {
-        writer.event(event, ordered.contains(&event));
+        writer.event(event);
     }
     if let Bug::Race { first, second } = witness.bug {
         writer.hold(first);
@@ -74,12 +75,12 @@ fn of_witness(trace: &Trace, witness: &Witness, accesses: Accesses) -> String {
 pub fn of_recording(trace: &Trace) -> String {
     let mut writer = Writer::new(trace);
     for index in 0..trace.events.len() {
-        writer.event(EventIndex::from_index(index), false);
+        writer.event(EventIndex::from_index(index));
     }
     writer.text
 }
 
-/// No schedule, but places at which threads linger: those of the bug.
+/// A schedule without steps: threads linger at the places of the bug.
 fn of_hunt(trace: &Trace, bug: &Bug) -> String {
     let mut text = format!("{HEADER}\n");
     linger(trace, bug, &mut text);
@@ -99,8 +100,8 @@ fn linger(trace: &Trace, bug: &Bug, text: &mut String) {
     }
 }
 
-/// Whether an access of the race is to memory that no variable names: it can lie elsewhere in
-/// another run.
+/// Whether an access of the race is to memory that belongs to no named variable, and that can thus
+/// lie elsewhere in another run. `false` for other bugs than races.
 pub fn may_lie_elsewhere(trace: &Trace, bug: &Bug) -> bool {
     let Bug::Race { first, second } = bug else {
         return false;
@@ -111,12 +112,16 @@ pub fn may_lie_elsewhere(trace: &Trace, bug: &Bug) -> bool {
     })
 }
 
+/// Writes the schedule of a run.
 struct Writer<'a> {
     trace: &'a Trace,
     text: String,
+    /// Plain accesses that become steps.
+    ordered: BTreeSet<EventIndex>,
+    /// How many scheduling points each thread has had.
     points: Vec<u32>,
-    // threads of which main-like beginnings are skipped until their first fork
-    waiting_for_fork: Vec<bool>,
+    /// The main thread, until its first fork: what it did before is not part of the schedule.
+    before_first_fork: Option<ThreadId>,
 }
 
 impl<'a> Writer<'a> {
@@ -125,41 +130,38 @@ impl<'a> Writer<'a> {
         for thread in &trace.threads {
             line(&mut text, Record::Thread(&thread.name));
         }
-        let mut waiting_for_fork = vec![false; trace.threads.len()];
-        if let Some(main) = trace.threads.iter().position(|thread| thread.name == "T0") {
-            waiting_for_fork[main] = true;
-        }
+        let main = trace.threads.iter().position(|thread| thread.name == "T0");
         Self {
             trace,
             text,
+            ordered: BTreeSet::new(),
             points: vec![0; trace.threads.len()],
-            waiting_for_fork,
+            before_first_fork: main.map(ThreadId::from_index),
         }
     }
 
-    fn event(&mut self, index: EventIndex, ordered: bool) {
+    fn event(&mut self, index: EventIndex) {
         let event = self.trace.events[index.index()];
-        let thread = event.thread.index();
-        if self.waiting_for_fork[thread] {
+        if self.before_first_fork == Some(event.thread) {
             if !matches!(event.op, Op::Fork(_)) {
                 return;
             }
-            self.waiting_for_fork[thread] = false;
+            self.before_first_fork = None;
         }
         let (what, mut address) = match event.op.plain_access() {
-            Some((access, write)) if ordered => {
+            Some((access, write)) if self.ordered.contains(&index) => {
                 let size = access.size;
                 (What::Access { size, write }, access.address)
             }
             _ => match point(self.trace, event.op) {
                 Some(point) => {
-                    self.points[thread] += 1;
+                    self.points[event.thread.index()] += 1;
                     point
                 }
                 None => return,
             },
         };
-        // Memory of the heap and of stacks can lie elsewhere in another run.
+        // Memory of the heap and of stacks can lie elsewhere in another run: 0 is any address.
         let numbers_a_thread = matches!(event.op.operands(), Operands::Thread(_));
         let is_plain = matches!(what, What::Access { .. });
         if !is_plain && !numbers_a_thread && self.trace.symbol_at(address).is_none() {
@@ -230,13 +232,13 @@ fn point(trace: &Trace, op: Op) -> Option<(What, u64)> {
     (turn == Turn::Scheduled).then_some((what, address))
 }
 
-/// The accesses of a schedule that conflict with one of another thread, with no synchronisation
-/// step of either thread between them that could order them: those whose order only the
-/// witness fixes. Accesses to bytes that only one thread of the schedule touches drop out.
-fn unordered_conflicts(trace: &Trace, schedule: &[EventIndex]) -> BTreeSet<EventIndex> {
+/// The plain accesses of a schedule that conflict with the latest ones of other threads to the same
+/// bytes: the schedule has to order them itself where its synchronisation does not. At most `MOST`;
+/// of a large access only the first 16 granules are looked at.
+fn conflicting_accesses(trace: &Trace, schedule: &[EventIndex]) -> BTreeSet<EventIndex> {
     const GRANULE: u64 = 8;
     const MOST: usize = 4096;
-    // The last accesses to eight bytes: who, whether it wrote, and the accessor's event.
+    // The latest accesses to the bytes of a granule: by which thread, whether it wrote, the event.
     let mut last: BTreeMap<u64, Vec<(ThreadId, bool, EventIndex)>> = BTreeMap::new();
     let mut found = BTreeSet::new();
     for &index in schedule {
