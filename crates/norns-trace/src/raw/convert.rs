@@ -1,8 +1,9 @@
-//! From the records of a raw recording to items: names, objects, places, calls.
+//! Turns the records of a raw recording into items: names threads and objects, numbers places and
+//! custom events, matches the ends of calls with their beginnings.
 //!
-//! Objects are addresses; what is destroyed, initialised again or lies in freed memory is another
-//! object from then on. A robust mutex that its owner held at its end is unlocked just before: the
-//! next owner is told so.
+//! An object is an address until it is destroyed, initialised again or its memory freed; what is at
+//! the address from then on is another object. A robust mutex that a thread holds when it ends is
+//! unlocked by an event just before the end: its next owner learns of it in the same way.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,12 +19,13 @@ use crate::symbolise::Symboliser;
 use crate::trace::{Custom, Object, ObjectKind, Place, Thread};
 use norns_wire::{Code, ended, lost, object};
 
-/// Where threads got their names from.
+/// What threads are named by.
 pub struct Names<'a> {
+    /// For every thread whose beginning is known: its parent, and which child of the parent it is.
     pub starts: &'a FxHashMap<u32, (u32, u64)>,
 }
 
-/// From records to items.
+/// What is known of the run so far.
 pub struct Convert {
     symboliser: Symboliser,
     pub warnings: Vec<Warning>,
@@ -35,18 +37,23 @@ pub struct Convert {
     depths: FxHashMap<u32, u64>,
     places: FxHashMap<u64, PlaceId>,
     customs: FxHashMap<Vec<u8>, u32>,
-    /// What is at each address now: its kind, and its number once it was used.
+    /// The object that is at each address now: its kind, and its id once it has been used.
     objects: BTreeMap<u64, (ObjectKind, Option<ObjectId>)>,
     object_count: usize,
+    /// Globals that the trace has named already.
     globals_seen: FxHashSet<usize>,
+    /// Threads whose first chunk is missing or cannot be decoded.
     pub unknown_beginning: FxHashSet<u32>,
+    /// Events may be missing without a mark: check that each event can follow.
     suspect: bool,
     /// Robust mutexes that each thread holds: its end releases them.
     robust: FxHashMap<ThreadId, Vec<ObjectId>>,
     /// Who holds each lock exclusively, and how often. Only kept when suspect.
     owners: FxHashMap<ObjectId, (ThreadId, u32)>,
     alive: FxHashSet<ThreadId>,
+    /// How many events the trace has so far.
     events: u64,
+    /// The trace ends here, since events are missing; a warning says which.
     pub stop: bool,
 }
 
@@ -74,6 +81,8 @@ impl Convert {
         }
     }
 
+    /// Takes in the next record of the thread with this number, and the value that follows it in a
+    /// recording with values.
     pub fn take(
         &mut self,
         number: u32,
@@ -83,11 +92,72 @@ impl Convert {
         out: &mut VecDeque<Item>,
     ) {
         let thread = self.thread(number, names, out);
-        let mut times = 1;
-        let op = match record.code {
-            Code::Start if number == 0 => return,
-            Code::Start => Op::Start,
-            Code::End => Op::End,
+        let times = match record.code {
+            Code::Leave => self.leave(number, record.address),
+            _ => 1,
+        };
+        let Some(op) = self.operation(number, thread, record, names, out) else {
+            return;
+        };
+        if let Some(problem) = self.cannot_follow(thread, op) {
+            self.stop_because(problem);
+            return;
+        }
+        let place = self.place(record.pc, out);
+        if op == Op::End {
+            let robust = self.robust.remove(&thread).unwrap_or_default();
+            for mutex in robust.into_iter().rev() {
+                let op = Op::Unlock(mutex);
+                self.cannot_follow(thread, op);
+                self.events += 1;
+                out.push_back(Item::Event(Event { thread, place, op }, None));
+            }
+        }
+        for _ in 0..times {
+            self.events += 1;
+            out.push_back(Item::Event(Event { thread, place, op }, value.clone()));
+        }
+        if let Op::Fork(_) = op
+            && self.unknown_beginning.contains(&(record.address as u32))
+        {
+            self.stop_because(format!(
+                "the beginning of the thread forked at {:#x} is missing",
+                record.pc
+            ));
+        }
+    }
+
+    fn stop_because(&mut self, problem: String) {
+        self.warnings.push(Warning::Inconsistent {
+            events: self.events,
+            problem,
+        });
+        self.stop = true;
+    }
+
+    /// How many functions of the recording the thread leaves. Those that it entered before the
+    /// recording began are left without an event.
+    fn leave(&mut self, number: u32, count: u64) -> u64 {
+        let depth = self.depths.entry(number).or_default();
+        let times = count.min(*depth);
+        *depth -= times;
+        times
+    }
+
+    /// The operation of a record, and what it defines for the first time. `None` for a record that is
+    /// no event of the trace.
+    fn operation(
+        &mut self,
+        number: u32,
+        thread: ThreadId,
+        record: &Owned,
+        names: &Names,
+        out: &mut VecDeque<Item>,
+    ) -> Option<Op> {
+        match record.code {
+            // Main begins before the recording does.
+            Code::Start => (number != 0).then_some(Op::Start),
+            Code::End => Some(Op::End),
             Code::Fork | Code::Join | Code::FailedJoin | Code::Detach => {
                 let other_number = u32::try_from(record.address).unwrap_or(u32::MAX);
                 if record.code == Code::Fork {
@@ -95,103 +165,45 @@ impl Convert {
                     self.name_child(other_number, number, thread, names, out);
                 }
                 let other = self.thread(other_number, names, out);
-                match record.code {
-                    Code::Fork => Op::Fork(other),
-                    Code::Join => Op::Join(other),
-                    Code::FailedJoin => Op::FailedJoin(other),
-                    _ => Op::Detach(other),
-                }
+                Op::with_code(record.code, Operands::Thread(other))
             }
             Code::Read
             | Code::Write
             | Code::ReadRange
             | Code::WriteRange
             | Code::Allocate
-            | Code::Free => {
-                let size = match record.code {
-                    Code::Read | Code::Write => u64::from(record.detail),
-                    _ => record.operands[0],
-                };
-                let Some(access) = access_of(record, size) else {
-                    return;
-                };
-                match record.code {
-                    Code::Read | Code::ReadRange => {
-                        self.name_memory(access.address, out);
-                        Op::Read(access)
-                    }
-                    Code::Write | Code::WriteRange => {
-                        self.name_memory(access.address, out);
-                        Op::Write(access)
-                    }
-                    Code::Allocate => Op::Allocate(access),
-                    _ => {
-                        self.end_objects(access);
-                        Op::Free(access)
-                    }
-                }
-            }
+            | Code::Free => self.memory_operation(record, out),
             Code::Atomic => {
                 let size = 1 << (record.detail & 7).min(7);
-                if access_of(record, size).is_none() {
-                    return;
-                }
+                access_of(record, size)?;
                 self.name_memory(record.address, out);
-                Op::Atomic {
+                Some(Op::Atomic {
                     address: record.address,
                     size: size as u8,
                     kind: AtomicKind::from_number(record.detail >> 3),
                     order: order_of(record.detail >> 5),
-                }
+                })
             }
-            Code::Fence => Op::Fence(order_of(record.detail)),
+            Code::Fence => Some(Op::Fence(order_of(record.detail))),
             Code::Enter => {
                 *self.depths.entry(number).or_default() += 1;
-                Op::Enter
+                Some(Op::Enter)
             }
-            Code::Leave => {
-                // What was entered before the recording began is left without an event.
-                let depth = self.depths.entry(number).or_default();
-                times = record.address.min(*depth);
-                *depth -= times;
-                Op::Leave
-            }
-            Code::Init | Code::Destroy => {
-                let Some(kind) = kind_of(record.detail) else {
-                    return;
-                };
-                self.objects.remove(&record.address);
-                if record.code == Code::Destroy {
-                    return;
-                }
-                self.objects.insert(record.address, (kind, None));
-                let amount = u32::try_from(record.operands[0]).unwrap_or(u32::MAX);
-                match kind {
-                    ObjectKind::Barrier => Op::BarrierInit {
-                        barrier: self.object(record, kind, out),
-                        count: amount,
-                    },
-                    ObjectKind::Semaphore => Op::SemInit {
-                        sem: self.object(record, kind, out),
-                        value: amount,
-                    },
-                    _ => return,
-                }
-            }
-            Code::Custom => Op::Custom(self.custom(&record.bytes, out)),
-            Code::ValueRead | Code::ValueWritten | Code::Turn => return,
+            Code::Leave => Some(Op::Leave),
+            Code::Init | Code::Destroy => self.new_object(record, out),
+            Code::Custom => Some(Op::Custom(self.custom(&record.bytes, out))),
+            Code::ValueRead | Code::ValueWritten | Code::Turn => None,
             Code::Lost => {
-                let why = match record.detail {
-                    lost::SIGNAL_HANDLER => "a signal handler interrupted the recorder",
-                    lost::DISK => "the file could not be written",
-                    _ => "the recorder lost them",
-                };
                 self.warnings.push(Warning::Lost {
                     thread: self.names[thread.index()].clone(),
                     events: record.operands[0],
-                    why,
+                    why: match record.detail {
+                        lost::SIGNAL_HANDLER => "a signal handler interrupted the recorder",
+                        lost::DISK => "the file could not be written",
+                        _ => "the recorder lost them",
+                    },
                 });
-                return;
+                None
             }
             Code::ProcessEnd => {
                 let how = match record.detail {
@@ -203,73 +215,105 @@ impl Convert {
                     _ => "unknown",
                 };
                 out.push_back(info_item(how, vec![record.operands[0].to_string()]));
-                return;
+                None
             }
-            code => {
-                let Some(kind) = kind_of(record.detail) else {
-                    return;
-                };
-                let object = self.object(record, kind, out);
-                if kind == ObjectKind::RobustMutex {
-                    let held = self.robust.entry(thread).or_default();
-                    match code {
-                        Code::Lock => held.push(object),
-                        Code::Unlock => {
-                            if let Some(at) = held.iter().rposition(|&other| other == object) {
-                                held.remove(at);
-                            }
-                        }
-                        _ => {}
-                    }
-                }
-                match Op::with_code(code, Operands::Object(object)) {
-                    Some(op) => op,
-                    None => return,
-                }
-            }
-        };
-        if let Some(problem) = self.cannot_follow(thread, op) {
-            self.warnings.push(Warning::Inconsistent {
-                events: self.events,
-                problem,
-            });
-            self.stop = true;
-            return;
-        }
-        let place = self.place(record.pc, out);
-        if op == Op::End {
-            for mutex in self
-                .robust
-                .remove(&thread)
-                .unwrap_or_default()
-                .into_iter()
-                .rev()
-            {
-                self.cannot_follow(thread, Op::Unlock(mutex));
-                self.events += 1;
-                let op = Op::Unlock(mutex);
-                out.push_back(Item::Event(Event { thread, place, op }, None));
-            }
-        }
-        for _ in 0..times {
-            self.events += 1;
-            out.push_back(Item::Event(Event { thread, place, op }, value.clone()));
-        }
-        if let Op::Fork(_) = op
-            && self.unknown_beginning.contains(&(record.address as u32))
-        {
-            self.warnings.push(Warning::Inconsistent {
-                events: self.events,
-                problem: format!(
-                    "the beginning of the thread forked at {:#x} is missing",
-                    record.pc
-                ),
-            });
-            self.stop = true;
+            Code::Lock
+            | Code::FailedLock
+            | Code::ReadLock
+            | Code::FailedReadLock
+            | Code::Unlock
+            | Code::OnceBegin
+            | Code::OnceEnd
+            | Code::OncePass
+            | Code::Wait
+            | Code::FailedWait
+            | Code::Signal
+            | Code::Broadcast
+            | Code::BarrierEnter
+            | Code::BarrierExit
+            | Code::SemWait
+            | Code::FailedSemWait
+            | Code::SemPost => self.object_operation(thread, record, out),
         }
     }
 
-    /// Why this event cannot happen now, when events before it may be missing.
+    fn memory_operation(&mut self, record: &Owned, out: &mut VecDeque<Item>) -> Option<Op> {
+        let size = match record.code {
+            Code::Read | Code::Write => u64::from(record.detail),
+            _ => record.operands[0],
+        };
+        let access = access_of(record, size)?;
+        match record.code {
+            Code::Read | Code::ReadRange => {
+                self.name_memory(access.address, out);
+                Some(Op::Read(access))
+            }
+            Code::Write | Code::WriteRange => {
+                self.name_memory(access.address, out);
+                Some(Op::Write(access))
+            }
+            Code::Allocate => Some(Op::Allocate(access)),
+            _ => {
+                self.end_objects(access);
+                Some(Op::Free(access))
+            }
+        }
+    }
+
+    /// An object begins or ends at an address. Only barriers and semaphores have an event for it.
+    fn new_object(&mut self, record: &Owned, out: &mut VecDeque<Item>) -> Option<Op> {
+        let kind = kind_of(record.detail)?;
+        self.objects.remove(&record.address);
+        if record.code == Code::Destroy {
+            return None;
+        }
+        self.objects.insert(record.address, (kind, None));
+        let amount = u32::try_from(record.operands[0]).unwrap_or(u32::MAX);
+        match kind {
+            ObjectKind::Barrier => Some(Op::BarrierInit {
+                barrier: self.object(record, kind, out),
+                count: amount,
+            }),
+            ObjectKind::Semaphore => Some(Op::SemInit {
+                sem: self.object(record, kind, out),
+                value: amount,
+            }),
+            ObjectKind::Mutex
+            | ObjectKind::RecursiveMutex
+            | ObjectKind::ErrorCheckingMutex
+            | ObjectKind::RobustMutex
+            | ObjectKind::ReaderWriterLock
+            | ObjectKind::SpinLock
+            | ObjectKind::Once
+            | ObjectKind::Condition => None,
+        }
+    }
+
+    fn object_operation(
+        &mut self,
+        thread: ThreadId,
+        record: &Owned,
+        out: &mut VecDeque<Item>,
+    ) -> Option<Op> {
+        let kind = kind_of(record.detail)?;
+        let object = self.object(record, kind, out);
+        if kind == ObjectKind::RobustMutex {
+            let held = self.robust.entry(thread).or_default();
+            match record.code {
+                Code::Lock => held.push(object),
+                Code::Unlock => {
+                    if let Some(at) = held.iter().rposition(|&other| other == object) {
+                        held.remove(at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Op::with_code(record.code, Operands::Object(object))
+    }
+
+    /// Why this event cannot happen now, so that events before it must be missing. Only asked if
+    /// events may be missing; otherwise the answer is always `None`.
     fn cannot_follow(&mut self, thread: ThreadId, op: Op) -> Option<String> {
         if !self.suspect {
             return None;
@@ -323,7 +367,8 @@ impl Convert {
         if let Some(&thread) = self.threads.get(&number) {
             return thread;
         }
-        // Parents have smaller numbers, so this ends; a parent that says otherwise is not believed.
+        // Parents have smaller numbers, so the recursion ends; a record that says otherwise is
+        // ignored.
         let start = names
             .starts
             .get(&number)
@@ -342,7 +387,7 @@ impl Convert {
         self.define(number, name, parent, out)
     }
 
-    /// A child whose own stream does not say so is named by who forked it.
+    /// Names a child after the thread that forked it, if its own stream does not have its name.
     fn name_child(
         &mut self,
         child: u32,
@@ -383,7 +428,7 @@ impl Convert {
     fn object(&mut self, record: &Owned, kind: ObjectKind, out: &mut VecDeque<Item>) -> ObjectId {
         let entry = self.objects.entry(record.address).or_insert((kind, None));
         if entry.0 != kind {
-            // Something else was put there without a word: it is another object.
+            // An object of another kind was put there by code that the runtime does not see.
             *entry = (kind, None);
         }
         *entry.1.get_or_insert_with(|| {
@@ -433,7 +478,7 @@ impl Convert {
     }
 }
 
-/// The bytes of an access; `None` when it is empty. The size of a freed block may be unknown.
+/// The bytes of an access; `None` when it is empty. A freed block whose size is unknown has one byte.
 fn access_of(record: &Owned, size: u64) -> Option<Access> {
     let size = match record.code {
         Code::Free => size.max(1),
