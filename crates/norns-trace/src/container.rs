@@ -12,11 +12,11 @@
 //! is the beginning of the run: a file that is cut, or damaged in the middle, is a shorter trace and
 //! a warning. The index is redundant: `chunks` reads it, or walks over the headers when it is missing.
 //!
-//! State 0 is a raw recording: after the chunks that describe the run come those that the runtime
-//! appended (`wire`), and it is read by `raw`. State 1 is a finished trace.
+//! State 0 is a raw recording: the chunks that describe the run are followed by those that the
+//! runtime appended (norns-wire), which `raw` reads. State 1 is a finished trace.
 //!
-//! Chunks are compressed with LZ4, since a trace is read more often than it is sent, and its decoder
-//! can at most multiply the size by 255: a hostile file cannot ask for more memory than that.
+//! Chunks are compressed with LZ4: it is fast, since a trace is read more often than it is sent, and
+//! expands a chunk at most 255 times, so that a hostile file cannot ask for more memory than that.
 
 use std::io::{self, Read, Write};
 
@@ -50,7 +50,7 @@ const END: usize = 24;
 
 /// A chunk is closed when its items have this many bytes.
 const CHUNK_TARGET: usize = 256 << 10;
-/// What no chunk exceeds: one item can be a long text.
+/// No chunk is longer than this. A single item, such as a long text, can exceed `CHUNK_TARGET`.
 const CHUNK_LIMIT: usize = 1 << 30;
 
 const ITEMS: u8 = 0;
@@ -254,7 +254,7 @@ pub struct Chunks<R> {
 }
 
 impl<R: Read> Chunks<R> {
-    /// `input` stands behind the file header.
+    /// `input` is positioned after the file header.
     pub fn new(input: R) -> Chunks<R> {
         Chunks {
             input,
@@ -272,12 +272,12 @@ impl<R: Read> Chunks<R> {
         self.offset
     }
 
-    /// Puts the items' bytes of the next chunk into `payload`. `None`: there are no more.
+    /// Puts the encoded items of the next chunk into `payload`; `None` when there are no more chunks.
     fn next(&mut self, state: FileState, payload: &mut Vec<u8>) -> io::Result<Option<ChunkHeader>> {
         if self.ended {
             return Ok(None);
         }
-        // Everything below ends the reading, except a good chunk of items.
+        // Reading goes on only after a good chunk of items, at the end of this function.
         self.ended = true;
         let mut bytes = [0; CHUNK_HEADER];
         let length = read_up_to(&mut self.input, &mut bytes)?;
@@ -296,7 +296,7 @@ impl<R: Read> Chunks<R> {
         };
         self.stored.clear();
         let stored = u64::from(header.stored);
-        // Grows as bytes come, so that a wrong length costs nothing.
+        // The buffer grows as bytes arrive, so that a wrong length does not allocate memory.
         (&mut self.input)
             .take(stored)
             .read_to_end(&mut self.stored)?;
@@ -385,14 +385,14 @@ pub struct Items<R> {
     file_state: FileState,
     payload: Vec<u8>,
     at: usize,
-    /// Items of the chunk still to come.
+    /// How many items of the chunk are still to come.
     left: u32,
     state: State,
     defined: Defined,
 }
 
 impl<R: Read> Items<R> {
-    /// `input` stands behind the file header.
+    /// `input` is positioned after the file header.
     pub fn new(input: R, file_state: FileState) -> Items<R> {
         Items {
             chunks: Chunks::new(input),
@@ -449,7 +449,7 @@ impl<R: Read> Items<R> {
     }
 
     fn damaged(&mut self, problem: &str) -> Option<Item> {
-        // The chunk itself was counted as read.
+        // The number is that of the chunk, which has been counted as read.
         self.chunks.number = self.chunks.number.saturating_sub(1);
         self.chunks.damaged(problem);
         self.payload.clear();

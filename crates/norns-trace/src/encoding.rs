@@ -1,9 +1,10 @@
 //! Items as bytes, inside a chunk of a trace file.
 //!
-//! A tag byte (the operation's number, or a definition; bit 6: a value follows; bit 7: the same
-//! thread as before), then numbers of seven bits a byte, low ones first. Addresses and places are
-//! differences to the ones before. The state starts afresh with every chunk, so that a chunk can
-//! be read alone; about 4 bytes an access before compression.
+//! An item begins with a tag byte: the number of the operation, or the kind of definition. Bit 6 says
+//! that a value follows, bit 7 that the thread is that of the event before. Numbers follow, seven bits
+//! a byte, the lowest first; addresses and places are written as differences to the previous ones.
+//! The state starts afresh with every chunk, so that a chunk can be read alone. An access takes about
+//! 4 bytes before compression.
 
 use thiserror::Error;
 
@@ -318,7 +319,8 @@ impl<'a> Bytes<'a> {
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// A number of parts that take at least `least` bytes each: never more than the bytes hold.
+    /// A number of parts of at least `least` bytes each; an error if so many do not fit into what is
+    /// left, so that a wrong number does not allocate memory.
     fn count(&mut self, least: usize) -> Result<usize, Malformed> {
         let count = usize::try_from(self.number()?).map_err(|_| Malformed::Short)?;
         if count > self.0.len() / least {

@@ -1,4 +1,4 @@
-//! What stops the reading or writing of a trace, and what only makes it shorter.
+//! Errors, which stop the reading or writing of a trace, and warnings, which do not.
 
 use std::fmt;
 use std::io;
@@ -36,7 +36,8 @@ pub enum Error {
     },
 }
 
-/// Something that makes a trace less than it could be; reading goes on, or ends early.
+/// A defect of a trace that does not prevent reading it. Something may be missing, or the trace ends
+/// early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// The file ends before the end mark.

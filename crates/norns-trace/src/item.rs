@@ -1,8 +1,8 @@
 //! A trace as a stream of items: what stands in a trace file and in the text form, in order.
 //!
-//! Threads, objects, places and customs are numbered in the order of their definitions, and
-//! defined before their first use, so that a reader needs to keep nothing and any beginning of a
-//! stream is a stream. A `Trace` is the stream collected.
+//! Threads, objects, places and custom events are numbered in the order of their definitions, and
+//! defined before their first use, so that any prefix of a stream is a valid stream. A `Trace` is a
+//! whole stream in memory.
 
 use norns_wire::object;
 use thiserror::Error;
@@ -81,7 +81,7 @@ pub struct Defined {
 }
 
 impl Defined {
-    /// Takes the next item of the stream in.
+    /// Counts the next item of the stream, if it refers only to what is defined.
     pub fn accept(&mut self, item: &Item) -> Result<(), Invalid> {
         match item {
             Item::Info(_) | Item::Symbol(_) => Ok(()),
@@ -196,7 +196,7 @@ impl ObjectKind {
     }
 }
 
-/// The stream that defines everything first.
+/// The items of a trace, all definitions before the first event.
 pub fn items(trace: &Trace) -> impl Iterator<Item = Item> + '_ {
     let ordered = trace.accesses_ordered.then(|| {
         Item::Info(Info {

@@ -1,8 +1,8 @@
-//! What a raw recording holds: the chunks that the runtime appended, and the tails that it did not
-//! get to append.
+//! The chunks of a raw recording: those that the runtime appended to the file, and the tails that it
+//! had no time to append.
 //!
-//! The file is walked once, every checksum is verified, and where a chunk is torn or damaged the
-//! walk goes on at the next header. Kept in memory: one entry for every chunk.
+//! The file is walked once and every checksum verified; where a chunk is torn or damaged the walk goes
+//! on at the next header. One entry for every chunk is kept in memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,7 +27,7 @@ pub struct Process {
 #[derive(Default)]
 pub struct Stream {
     pub chunks: BTreeMap<u32, Stored>,
-    /// Chunks known to be damaged: index and problem.
+    /// What is wrong with each damaged chunk, by its index.
     pub damaged: BTreeMap<u32, String>,
 }
 
@@ -139,8 +139,9 @@ impl RawFile {
                 Some(left) => left,
                 None => break,
             };
-            // Torn by a kill in the middle of its write: another thread's chunk follows inside.
-            // Else damaged, or cut off with the file's end.
+            // If a header follows within its length, the chunk was torn: the thread was killed in the
+            // middle of its write and another thread appended. Otherwise it is damaged, or cut by the
+            // end of the file.
             let end = body + payload.len() as u64;
             match Scanner::new(&mut self.file).find(offset + 4, end)? {
                 Some(next) => {
@@ -246,7 +247,7 @@ impl RawFile {
         let process = self.processes.entry(word(page, tail::PROCESS)).or_default();
         let stream = process.threads.entry(word(page, tail::THREAD)).or_default();
         let index = word(page, tail::INDEX);
-        // What was cut off in the file is whole here.
+        // A chunk that is cut in the file is complete in the tail.
         if stream.chunks.get(&index).is_some_and(|chunk| !chunk.cut) {
             return;
         }
@@ -270,7 +271,7 @@ fn word(page: &[u8; tail::PAGE], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|index| page[at + index]))
 }
 
-/// Looks for headers through a window, so that many false starts close together cost little.
+/// Looks for headers in a window of the file, so that many false starts close together cost little.
 struct Scanner<'a> {
     file: &'a mut File,
     window: Vec<u8>,
@@ -299,7 +300,7 @@ impl Scanner<'_> {
         Ok(&self.window[(offset - self.start) as usize..])
     }
 
-    /// Where a good header next stands, in `from..end`.
+    /// Where the next good header is, in `from..end`.
     fn find(&mut self, mut from: u64, end: u64) -> io::Result<Option<u64>> {
         let magic = wire::CHUNK_MAGIC.to_le_bytes();
         while from < end {

@@ -1,4 +1,4 @@
-//! Opening a trace file of either state, and reading it as a stream or as a whole.
+//! Opens trace files, raw or finished, and reads them as a stream or as a whole.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
@@ -26,7 +26,7 @@ enum Source {
 }
 
 impl Reader {
-    /// Of a raw recording of several processes, the first that recorded events.
+    /// Opens a trace; of a raw recording of several processes, the first that recorded events.
     pub fn open(path: &Path) -> Result<Reader, Error> {
         Reader::open_process(path, None)
     }
@@ -67,7 +67,7 @@ impl Reader {
         })
     }
 
-    /// Whether the file is a raw recording, which `finish` has not been called for.
+    /// Whether the file is a raw recording, which `finish` has not yet made a finished trace.
     pub fn is_raw(&self) -> bool {
         matches!(self.source, Source::Raw(_))
     }
@@ -92,7 +92,7 @@ impl Reader {
         }
     }
 
-    /// What was noticed so far; complete when `next` has said that the trace is at its end.
+    /// The warnings so far; complete when `next` has returned `None`.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -153,7 +153,7 @@ pub fn write(path: &Path, trace: &Trace) -> Result<(), Error> {
 
 /// Begins a raw recording: the header and what is known before the run. The runtime appends to it.
 pub fn create_raw(path: &Path, info: &[Info]) -> Result<(), Error> {
-    // The tail of an earlier recording with this name is not ours.
+    // A tail that an earlier recording of this name left must not be taken for one of this.
     match std::fs::remove_file(tail_path(path)) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
             return Err(Error::Write {
@@ -220,8 +220,8 @@ fn unfinished(reader: Reader, problem: Error) -> Vec<Warning> {
     warnings
 }
 
-/// Writes all items to a file. The outer error is the reader's, the inner one the writer's; then there
-/// is no file.
+/// Writes all items to a file. The outer error is the reader's, the inner one the writer's. In both
+/// cases no file is left.
 fn write_all(reader: &mut Reader, path: &Path) -> Result<Result<(), Error>, Error> {
     let mut failed = None;
     let mut check = ValueCheck::default();

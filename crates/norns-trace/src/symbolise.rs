@@ -1,4 +1,4 @@
-//! Program counters and addresses to names: functions, source lines with inlined frames, globals.
+//! Names for program counters and addresses: functions, source lines with inlined frames, globals.
 //!
 //! Modules come from the text of /proc/self/maps as the recorder saved it; their ELF and DWARF are
 //! read with `object` and `addr2line`, each file once. A program counter is a return address, so the
@@ -264,7 +264,8 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
     })
 }
 
-/// `Err(None)`: not a module.
+/// Opens the file of a mapping and adds its globals. `Err(None)` if it is no module, which is no
+/// problem.
 fn open_module(mapping: &Mapping, globals: &mut Vec<Symbol>) -> Result<Module, Option<String>> {
     let path = Path::new(&mapping.path);
     if !fs::metadata(path).is_ok_and(|data| data.is_file()) {
@@ -282,7 +283,7 @@ fn open_module(mapping: &Mapping, globals: &mut Vec<Symbol>) -> Result<Module, O
     }
     let content = fs::read(path).map_err(|error| Some(error.to_string()))?;
     let file = object::File::parse(&*content).map_err(|error| Some(error.to_string()))?;
-    // The segment that this mapping is part of says where the file lies.
+    // The segment that the mapping belongs to tells at which address the file is loaded.
     let bias = file
         .segments()
         .find(|segment| {
@@ -328,7 +329,8 @@ fn open_module(mapping: &Mapping, globals: &mut Vec<Symbol>) -> Result<Module, O
     })
 }
 
-/// A C name such as `x` would be taken for a mangled type; only mangled functions and variables are not C.
+/// Demangles the names of C++ and Rust functions and variables only: a C name such as `x` could be read
+/// as a mangled type.
 fn demangled(name: &str) -> String {
     if name.starts_with("_Z") || name.starts_with("_R") {
         addr2line::demangle_auto(name.into(), None).into_owned()

@@ -17,8 +17,8 @@
 //! recorded program reaches a terminal unescaped. What follows a `#` that stands alone is a comment;
 //! the printer writes the place's source line there.
 //!
-//! What `Printer` writes `Parser` reads back to the same items, and printing these gives the same bytes.
-//! The parser also takes what a person writes: blank lines, more blanks, needless quotes.
+//! `Parser` reads what `Printer` writes back to the same items, and printing these gives the same
+//! bytes. The parser also accepts what a person writes: blank lines, more blanks, needless quotes.
 
 use std::fmt::Write as _;
 
@@ -242,7 +242,8 @@ struct Word {
 }
 
 impl Parser {
-    /// The item in this line; `None` when there is none, or the line is the first.
+    /// The item in this line; `None` for the first line, which has the version, and for a line without
+    /// item.
     pub fn parse(&mut self, line: &str) -> Result<Option<Item>, String> {
         let words = split(line)?;
         let Some(first) = words.first() else {
@@ -321,7 +322,7 @@ impl Parser {
         Ok(Some(item))
     }
 
-    /// The line that `parse` needs first has been seen.
+    /// Whether the first line, which has the version, has been parsed.
     pub fn begun(&self) -> bool {
         self.begun
     }

@@ -1,8 +1,8 @@
 //! Whether reads saw what the writes before them left there, in a recording with values.
 //!
-//! A read that differs saw a write that is not in the trace: of code that is not instrumented, of
-//! the kernel, or of a thread that ran beside its turn. Memory is kept in pages as far as it was
-//! written or read, so this grows with the memory that the program shares, not with the trace.
+//! A read that differs saw a write that is not in the trace: by code that is not instrumented, by
+//! the kernel, or by a thread that ran outside its turn. The bytes that were written or read are kept
+//! in pages, so memory grows with what the program shares and not with the trace.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct ValueCheck {
     pages: FxHashMap<u64, Box<[u16; PAGE as usize]>>,
     /// Stacks of threads, by address: what is on them is mostly not instrumented.
     stacks: BTreeMap<u64, u64>,
-    /// The thread that has just begun: the block that it allocates next is its stack.
+    /// The thread of the last event, if it was a `Start`: a block that it allocates next is its stack.
     begins: Option<ThreadId>,
     /// Source lines of places.
     places: Vec<String>,
@@ -67,7 +67,7 @@ impl ValueCheck {
             }
             TouchKind::Plain | TouchKind::Atomic => match value {
                 Some(value) => self.access(event, access.address, value),
-                // Written, but with what is not known.
+                // The memory was written with an unknown value.
                 None if writes && kind == TouchKind::Plain => self.forget(access),
                 None => {}
             },

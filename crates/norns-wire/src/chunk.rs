@@ -2,18 +2,18 @@
 
 use crate::code::bytes;
 
-/// Before the payload of every chunk that the runtime appends to the file.
+/// What stands before the payload of every chunk that the runtime appends to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
     pub kind: ChunkKind,
-    /// Which of the recorded processes, from 0: a program that forks or is replaced by `exec`
-    /// gives several.
+    /// The number of the recorded process, from 0. A program that forks, or becomes another one by
+    /// `exec`, gives several.
     pub process: u32,
     /// The number of the thread in its process, from 0 (the main thread); in order of creation.
     pub thread: u32,
     /// This is the n-th chunk of its kind, process and thread, from 0.
     pub index: u32,
-    /// Of the payload.
+    /// The length of the payload in bytes.
     pub length: u32,
     /// The last sequence number of the thread before this chunk.
     pub first_sequence: u64,
@@ -94,8 +94,8 @@ pub enum BadHeader {
     Version(u8),
 }
 
-/// The checksum of chunks: four lanes of multiply and rotate, so that it costs less than the
-/// `write` does. Finds accidents, not malice.
+/// The checksum of chunks: four independent lanes of multiplications and rotations, so that it costs
+/// less than the `write` of the same bytes. It finds accidental damage, not forgery.
 pub fn checksum(bytes: &[u8]) -> u64 {
     const K: u64 = 0x9FB2_1C65_1E98_DF25;
     let mut lanes = [

@@ -19,19 +19,23 @@
 
 use crate::Code;
 
+/// How many sites the table holds.
 pub const SLOTS: usize = 4096;
+/// The value of n in a header that defines the site of its slot.
 const DEFINE: u16 = 9;
-/// The room that `Sites::put` and `put_varint` need; an event without bytes is never longer.
+/// The size of the buffer for `Sites::put` and `put_varint`. An event without its bytes is never
+/// longer.
 pub const MAX_EVENT: usize = 64;
 
 #[derive(Clone, Copy)]
-pub struct Site {
-    /// `pc | code << 48 | detail << 56`, and 0 for a slot not defined yet.
+struct Site {
+    /// `pc | code << 48 | detail << 56`; 0 if the slot is not defined yet.
     tag: u64,
+    /// The last address.
     last: u64,
 }
 
-/// The table of sites, the same in encoder and decoder.
+/// The table of sites. Encoder and decoder each have one, with the same content at the same event.
 pub struct Sites([Site; SLOTS]);
 
 const PC_MASK: u64 = (1 << 48) - 1;
@@ -62,7 +66,8 @@ impl Sites {
         self.0[usize::from(slot) % SLOTS].tag = 0;
     }
 
-    /// Writes header and body. Returns the length, and the slot if it was defined by this event.
+    /// Writes header and body to the beginning of `out`. Returns their length, and the slot if this
+    /// event defined it.
     #[inline(always)]
     pub fn put(
         &mut self,
@@ -123,14 +128,15 @@ pub struct Record<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Bytes that no encoder writes: where in the payload, and what is wrong.
+/// Why a payload cannot be decoded, and at which event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
+    /// Where in the payload the event begins.
     pub offset: usize,
     pub reason: &'static str,
 }
 
-/// Decodes the payload of one chunk. Yields an error at most once, as its last item.
+/// The events of one chunk's payload. An error is the last item.
 pub struct Decoder<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -140,7 +146,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// `first_sequence` is that of the chunk's header. `sites` is cleared first.
+    /// Begins at the first event. `first_sequence` is that of the chunk's header; `sites` is cleared.
     pub fn new(bytes: &'a [u8], first_sequence: u64, sites: &'a mut Sites) -> Self {
         sites.clear();
         Decoder {
@@ -152,7 +158,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Goes on where another decoder of the same payload stood, with the table as that left it.
+    /// Goes on where another decoder of the same payload stopped; `sites` is as that one left it.
     pub fn resume(bytes: &'a [u8], at: usize, sequence: u64, sites: &'a mut Sites) -> Self {
         Decoder {
             bytes,

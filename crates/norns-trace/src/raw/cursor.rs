@@ -32,17 +32,21 @@ impl From<Record<'_>> for Owned {
 
 /// The stream of one thread.
 pub struct Cursor {
-    /// In order of their index, without a gap.
+    /// The chunks still to load, in the order of their indices and without a gap.
     chunks: VecDeque<Stored>,
-    /// The stream goes on after its last chunk, but is lost: index and problem.
+    /// The index of the first chunk that is lost, if one is, and what is wrong with it.
     pub missing: Option<(u32, String)>,
+    /// How many chunks were loaded.
     taken: u32,
+    /// The chunk that is being decoded, how far, and the sequence number there.
     payload: Vec<u8>,
     at: usize,
     sequence: u64,
+    /// Whether the chunk may end within an event.
     cut: bool,
     /// Only while a chunk is being decoded: most threads of a large program wait most of the time.
     sites: Option<Box<Sites>>,
+    /// Events that were decoded and not taken yet.
     buffer: VecDeque<Owned>,
     /// Sequence numbers of the ordered events in the buffer.
     ordered: VecDeque<u64>,
@@ -191,7 +195,7 @@ impl Cursor {
         Ok(record)
     }
 
-    /// The next event, if it is a value of the one before.
+    /// The next event, if it is the value of the event before it.
     pub fn pop_value(&mut self, raw: &mut RawFile) -> io::Result<Option<Owned>> {
         while self.buffer.is_empty() {
             if !self.pull(raw)? {
@@ -205,7 +209,7 @@ impl Cursor {
         Ok(None)
     }
 
-    /// The next event, if it is not an ordered one: what the thread did in any case.
+    /// The next event, unless it is an ordered one.
     pub fn pop_unordered(&mut self, raw: &mut RawFile) -> io::Result<Option<Owned>> {
         if self.buffer.is_empty() {
             self.pull(raw)?;

@@ -1,9 +1,9 @@
-//! From a raw recording to the items of a trace: one stream of a thread each, merged.
+//! Turns a raw recording into the items of a trace, by merging the streams of its threads.
 //!
 //! Ordered events have a sequence number; what a thread did between two of them stands just before
 //! the second. So a merge of the threads by the number of their next ordered event gives the order
-//! of the run. A thread's stream is decoded chunk by chunk, from its first turn to its end: memory
-//! follows the number of live threads.
+//! of the run. A thread's stream is decoded chunk by chunk, from its first turn to its end, so that
+//! memory grows with the number of live threads only.
 //!
 //! `cursor` is the stream of one thread, `convert` makes items of its records.
 //!
@@ -49,14 +49,15 @@ pub struct RawItems {
     convert: Convert,
     ready: VecDeque<Item>,
     process: u32,
-    /// The order is not known any more: each of these threads may still add what it did before its next
-    /// ordered event, which happened in any case.
-    last_words: Option<VecDeque<u32>>,
+    /// Set when the order of further events is unknown. Each of these threads still adds what it did
+    /// before its next ordered event, since that happened in any case.
+    unordered_rest: Option<VecDeque<u32>>,
     ended: bool,
 }
 
 impl RawItems {
-    /// `file` stands behind the file header. Without a process, the first that recorded events.
+    /// `file` is positioned after the file header. Without `wanted`, the process is the first that
+    /// recorded events.
     pub fn open(path: &Path, file: File, wanted: Option<u32>) -> Result<RawItems, Error> {
         let failed = |cause| Error::Read {
             path: path.into(),
@@ -119,7 +120,7 @@ impl RawItems {
             convert: Convert::new(symboliser, suspect, warnings),
             ready,
             process: chosen,
-            last_words: None,
+            unordered_rest: None,
             ended: false,
         };
         items.find_starts().map_err(failed)?;
@@ -176,10 +177,10 @@ impl RawItems {
         }
     }
 
-    /// Takes in one record.
+    /// Takes in one record, or ends a turn.
     fn step(&mut self) -> io::Result<()> {
-        if self.last_words.is_some() {
-            return self.hear_last_words();
+        if self.unordered_rest.is_some() {
+            return self.take_unordered_rest();
         }
         let Some((number, limit)) = self.turn else {
             match self.turns.pop() {
@@ -205,7 +206,7 @@ impl RawItems {
         let turn_ends = record.code.ordered();
         self.convert_record(number, record)?;
         if self.convert.stop {
-            // What this thread did next came after the event that cannot be.
+            // What this thread did next came after the event that cannot have happened here.
             self.cursors.remove(&number);
             self.stop();
             return Ok(());
@@ -216,8 +217,8 @@ impl RawItems {
             .expect("a thread with a turn has a cursor");
         if turn_ends {
             self.turn = None;
-            // Damage further on in the stream can make a number smaller than one before; such a
-            // thread is simply late.
+            // Damage further on in the stream can make a sequence number smaller than an earlier one;
+            // the order of the turns must not go back because of it.
             match cursor.key(&mut self.raw)? {
                 Some(key) => self.turns.push(Reverse((key.max(limit), number))),
                 None if cursor.missing.is_some() => self.end_of_stream(number),
@@ -285,11 +286,11 @@ impl RawItems {
         self.turns.clear();
         let mut threads: Vec<u32> = self.cursors.keys().copied().collect();
         threads.sort_unstable();
-        self.last_words = Some(threads.into());
+        self.unordered_rest = Some(threads.into());
     }
 
-    fn hear_last_words(&mut self) -> io::Result<()> {
-        let Some(&number) = self.last_words.as_ref().and_then(VecDeque::front) else {
+    fn take_unordered_rest(&mut self) -> io::Result<()> {
+        let Some(&number) = self.unordered_rest.as_ref().and_then(VecDeque::front) else {
             self.ended = true;
             return Ok(());
         };
@@ -301,7 +302,7 @@ impl RawItems {
             Some(record) => self.convert_record(number, record)?,
             None => {
                 self.cursors.remove(&number);
-                self.last_words.as_mut().and_then(VecDeque::pop_front);
+                self.unordered_rest.as_mut().and_then(VecDeque::pop_front);
             }
         }
         Ok(())
