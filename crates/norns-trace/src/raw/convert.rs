@@ -50,6 +50,7 @@ pub struct Convert {
     robust: FxHashMap<ThreadId, Vec<ObjectId>>,
     /// Who holds each lock exclusively, and how often. Only kept when suspect.
     owners: FxHashMap<ObjectId, (ThreadId, u32)>,
+    /// Threads that have been forked or have started, and have not ended. Only kept when suspect.
     alive: FxHashSet<ThreadId>,
     /// How many events the trace has so far.
     events: u64,
@@ -320,6 +321,10 @@ impl Convert {
         }
         if let Effect::Thread(act) = op.effect() {
             match act {
+                // All that is left of the child may be this fork.
+                OnThread::Fork(child) => {
+                    self.alive.insert(child);
+                }
                 OnThread::Start => {
                     self.alive.insert(thread);
                 }
@@ -335,7 +340,7 @@ impl Convert {
                         ));
                     }
                 }
-                OnThread::Fork(_) | OnThread::FailedJoin(_) | OnThread::Detach(_) => {}
+                OnThread::FailedJoin(_) | OnThread::Detach(_) => {}
             }
         }
         if let Effect::Lock(object, act) = op.effect() {

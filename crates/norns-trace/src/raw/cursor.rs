@@ -62,11 +62,19 @@ impl Cursor {
                 break;
             }
             chunks.push_back(chunk);
+            // What follows a cut chunk does not follow the events that are left of it.
+            if chunk.cut {
+                break;
+            }
         }
         let next = chunks.len() as u32;
+        let more = stream.chunks.len() > chunks.len();
         let missing = match stream.damaged.get(&next) {
             Some(problem) => Some((next, problem.clone())),
-            None if stream.chunks.len() > chunks.len() => Some((next, "it is missing".into())),
+            None if more && chunks.back().is_some_and(|chunk| chunk.cut) => {
+                Some((next - 1, "it is cut".into()))
+            }
+            None if more => Some((next, "it is missing".into())),
             None => None,
         };
         Cursor {
@@ -119,7 +127,7 @@ impl Cursor {
         if let Some(malformed) = problem {
             self.at = self.payload.len();
             // The last event of a cut chunk is incomplete: that is where its thread was stopped.
-            if !self.cut || !self.chunks.is_empty() {
+            if !self.cut {
                 let problem = format!("byte {}: {}", malformed.offset, malformed.reason);
                 self.missing = Some((self.taken - 1, problem));
             }
