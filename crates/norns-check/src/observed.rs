@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use norns_replay::report::{Access, Deadlock, Race, Shape, Side, Waits};
-use norns_report::describe::is_of_the_system;
+use norns_report::describe::{access_kind, is_of_the_system};
 use norns_report::{AccessKind, Finding, Kind, Place, Status};
 use norns_trace::trace::Place as TracePlace;
 use norns_trace::{Event, ObjectId, Op, PlaceId, SourcePlace, ThreadId, Trace};
@@ -24,15 +24,12 @@ pub struct Hang {
 impl Hang {
     pub fn finding(&self) -> Finding {
         let places = self.causes().into_iter().map(|waits| {
-            let access = match waits.code {
-                Code::ReadLock => AccessKind::ReadLock,
-                Code::Wait => AccessKind::Wait,
-                Code::SemWait => AccessKind::SemWait,
-                Code::BarrierExit | Code::BarrierEnter => AccessKind::Barrier,
-                Code::Join => AccessKind::Join,
-                Code::OnceBegin | Code::OncePass => AccessKind::Once,
-                _ => AccessKind::Lock,
+            // Which object or thread it is does not matter for what is done to it.
+            let operation = match waits.code {
+                Code::Join => Some(Op::Join(ThreadId(0))),
+                code => Op::blocked_at(code, ObjectId(0)),
             };
+            let access = operation.map_or(AccessKind::Lock, access_kind);
             place_at(self.frames_at(waits.pc), &waits.thread, access)
         });
         let kind = match self.deadlock.shape {

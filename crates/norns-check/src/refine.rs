@@ -121,10 +121,7 @@ impl<'t> Refinement<'t> {
         }
         // Where the program left the schedule, or else where it should have come to.
         let mut goals: Vec<EventIndex> = event.into_iter().collect();
-        match &witness.bug {
-            Bug::Race { first, second } => goals.extend([*first, *second]),
-            Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => goals.extend(blocked),
-        }
+        goals.extend(witness.bug.events());
         let missing = goals
             .iter()
             .find_map(|&goal| missing_write(self.trace, witness, goal));

@@ -67,6 +67,25 @@ impl Bug {
             Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
         }
     }
+
+    /// The word for this sort of bug in files.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Bug::Race { .. } => "race",
+            Bug::LockDeadlock { .. } => "lock-deadlock",
+            Bug::Stuck { .. } => "stuck",
+        }
+    }
+
+    /// The bug with this `word` and these `events`; `None` when there is no such bug.
+    pub fn from_word(word: &str, events: Vec<EventIndex>) -> Option<Bug> {
+        match (word, &events[..]) {
+            ("race", &[first, second]) => Some(Bug::Race { first, second }),
+            ("lock-deadlock", _) => Some(Bug::LockDeadlock { blocked: events }),
+            ("stuck", _) => Some(Bug::Stuck { blocked: events }),
+            _ => None,
+        }
+    }
 }
 
 /// A legal sequence of events, at most one prefix of every thread, and the bug that follows it.
@@ -74,4 +93,27 @@ impl Bug {
 pub struct Witness {
     pub schedule: Vec<EventIndex>,
     pub bug: Bug,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bug_is_its_word_and_its_events() {
+        let blocked = vec![EventIndex(3), EventIndex(5)];
+        for bug in [
+            Bug::Race {
+                first: EventIndex(3),
+                second: EventIndex(5),
+            },
+            Bug::LockDeadlock {
+                blocked: blocked.clone(),
+            },
+            Bug::Stuck { blocked },
+        ] {
+            assert_eq!(Bug::from_word(bug.word(), bug.events()), Some(bug));
+        }
+        assert_eq!(Bug::from_word("race", vec![EventIndex(3)]), None);
+    }
 }

@@ -237,12 +237,13 @@ fn all_candidates(engine: &Engine<'_>) -> Vec<Bug> {
 }
 
 fn name(bug: &Bug) -> String {
-    let (kind, events) = match bug {
-        Bug::Race { first, second } => ("race", vec![*first, *second]),
-        Bug::LockDeadlock { blocked } => ("deadlock", blocked.clone()),
-        Bug::Stuck { blocked } => ("stuck", blocked.clone()),
+    // The words of this command's own options.
+    let word = match bug {
+        Bug::Race { .. } => "race",
+        Bug::LockDeadlock { .. } => "deadlock",
+        Bug::Stuck { .. } => "stuck",
     };
-    format!("{kind} {}", numbers(&events).join(","))
+    format!("{word} {}", numbers(&bug.events()).join(","))
 }
 
 fn numbers(events: &[EventIndex]) -> Vec<String> {

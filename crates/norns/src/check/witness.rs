@@ -24,7 +24,7 @@ pub struct SavedWitness {
     /// The seed of random priorities, if it was found with them.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// `race`, `lock-deadlock` or `stuck`.
+    /// The word of `Bug`.
     pub bug: String,
     pub events: Vec<u32>,
 }
@@ -32,11 +32,6 @@ pub struct SavedWitness {
 impl SavedWitness {
     pub fn of(tried: &Tried, trace: &str) -> Self {
         let witness = &tried.witness;
-        let (bug, events) = match &witness.bug {
-            Bug::Race { first, second } => ("race", vec![*first, *second]),
-            Bug::LockDeadlock { blocked } => ("lock-deadlock", blocked.clone()),
-            Bug::Stuck { blocked } => ("stuck", blocked.clone()),
-        };
         let numbers = |events: &[EventIndex]| events.iter().map(|event| event.0).collect();
         Self {
             format: 1,
@@ -49,8 +44,8 @@ impl SavedWitness {
                 _ => None,
             },
             schedule: numbers(&witness.schedule),
-            bug: bug.into(),
-            events: numbers(&events),
+            bug: witness.bug.word().into(),
+            events: numbers(&witness.bug.events()),
         }
     }
 
@@ -67,19 +62,13 @@ impl SavedWitness {
 
     pub fn witness(&self) -> Option<Witness> {
         let events: Vec<EventIndex> = self.events.iter().map(|&event| EventIndex(event)).collect();
-        let bug = match (self.bug.as_str(), &events[..]) {
-            ("race", &[first, second]) => Bug::Race { first, second },
-            ("lock-deadlock", _) => Bug::LockDeadlock { blocked: events },
-            ("stuck", _) => Bug::Stuck { blocked: events },
-            _ => return None,
-        };
         Some(Witness {
             schedule: self
                 .schedule
                 .iter()
                 .map(|&event| EventIndex(event))
                 .collect(),
-            bug,
+            bug: Bug::from_word(&self.bug, events)?,
         })
     }
 }
