@@ -1,8 +1,8 @@
 //! The kinds of findings: everything that is said of a kind, once.
 //!
-//! A kind is a file in this folder with one `Definition`, a variant of `Kind`, and a line in `ALL`
-//! and in `Kind::definition`. The words of JSON, of `--kind`, of suppressions, of the schema and
-//! of every view come from there; the tests below compare the documents with them.
+//! A kind is a file in this folder with one `Definition`, and a line in `kinds!`. The words of JSON,
+//! of `--kind`, of suppressions, of the schema and of every view come from there; the tests below
+//! compare the documents with them.
 
 mod data_race;
 mod deadlock;
@@ -16,14 +16,32 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::finding::AccessKind;
 use crate::sketch::Operation;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    DataRace,
-    UseAfterFree,
-    DoubleFree,
-    Deadlock,
+macro_rules! kinds {
+    ($($(#[$comment:meta])* $kind:ident = $file:ident,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Kind {
+            $($(#[$comment])* $kind,)*
+        }
+
+        impl Kind {
+            pub const ALL: [Kind; [$(Kind::$kind),*].len()] = [$(Kind::$kind),*];
+
+            pub fn definition(self) -> &'static Definition {
+                match self {
+                    $(Kind::$kind => &$file::DEFINITION,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    DataRace = data_race,
+    UseAfterFree = use_after_free,
+    DoubleFree = double_free,
+    Deadlock = deadlock,
     /// A wait that nothing will end: condition, semaphore, barrier or join.
-    Stuck,
+    Stuck = stuck,
 }
 
 /// What is true of all findings of a kind.
@@ -88,24 +106,6 @@ pub enum Group {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 5] = [
-        Kind::DataRace,
-        Kind::UseAfterFree,
-        Kind::DoubleFree,
-        Kind::Deadlock,
-        Kind::Stuck,
-    ];
-
-    pub fn definition(self) -> &'static Definition {
-        match self {
-            Kind::DataRace => &data_race::DEFINITION,
-            Kind::UseAfterFree => &use_after_free::DEFINITION,
-            Kind::DoubleFree => &double_free::DEFINITION,
-            Kind::Deadlock => &deadlock::DEFINITION,
-            Kind::Stuck => &stuck::DEFINITION,
-        }
-    }
-
     pub fn group(self) -> Group {
         self.definition().group
     }
