@@ -7,7 +7,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `monitor` | the core under its lock, and the loop that does what it answers |
-//! | `operations`, `threads`, `access` | one function for each interposed one, or for a hook |
+//! | `operations`, `barrier`, `once`, `threads`, `access` | one function for each interposed one, or for a hook |
 //! | `serial` | the turn of a recording in which one thread runs at a time |
 //! | `thread` | what is kept of one thread outside of the core |
 //! | `schedule`, `report`, `output` | what is read, and what is told |
@@ -20,9 +20,11 @@
 //! it, or the runtime's own calls of the C library, go straight to the real functions.
 
 pub mod access;
+pub mod barrier;
 pub mod futex;
 pub mod kernel;
 pub mod monitor;
+pub mod once;
 pub mod operations;
 pub mod output;
 pub mod report;

@@ -1,24 +1,22 @@
-//! Mutexes, reader-writer locks, spin locks, conditions, semaphores, barriers and once, in
-//! replay and detect mode: one function for each family of interposed ones.
+//! Mutexes, reader-writer locks, spin locks, conditions and semaphores in replay and detect mode:
+//! one function for each family of interposed ones.
 //!
 //! `acquire`, `before` and `after` are called by the seam in `crate::operation` and
-//! `crate::interpose`; waits, barriers and onces by their interposers. In replay nothing blocks
-//! inside the C library: locks and semaphores are tried under the monitor's lock, conditions,
-//! barriers and once are emulated by the core.
+//! `crate::interpose`; waits by their interposers. In replay nothing blocks inside the C library:
+//! locks and semaphores are tried under the monitor's lock, conditions are emulated by the core.
 //!
 //! A thread that is cancelled while it waits here leaves the monitor and lets the real function end
 //! it. Limits: one that has switched cancellation off then waits there; a recursive mutex that a
 //! wait on a condition releases is released by one level.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicI32, Ordering};
 
-use norns_control::{Happened, How, Mode, Once, Operation, Slot, Tried, Turn};
+use norns_control::{Happened, How, Mode, Operation, Slot, Tried, Turn};
 
-use super::monitor::{Guard, MONITOR};
+use super::monitor::MONITOR;
 use super::thread::{Inside, Own};
 use super::{enter, futex, is_replaying, serial, with_clocks};
-use crate::detect::{BarrierRound, Order};
+use crate::detect::Order;
 use crate::errno::{EBUSY, EDEADLK, EOWNERDEAD, ETIMEDOUT};
 use crate::interpose::{condition, mutex};
 use crate::mode::is_serial;
@@ -107,7 +105,7 @@ fn is_ours(result: c_int) -> bool {
     result == 0 || result == EOWNERDEAD
 }
 
-fn operation(code: Code, object: *mut c_void, pc: usize) -> Operation {
+pub(super) fn operation(code: Code, object: *mut c_void, pc: usize) -> Operation {
     Operation::new(code, object as usize, pc)
 }
 
@@ -116,7 +114,7 @@ fn monotonic(deadline: Option<(c_int, i64)>) -> Option<i64> {
 }
 
 /// In a recording with values: this happened.
-fn note(code: Code, detail: u8, object: *mut c_void, pc: usize) {
+pub(super) fn note(code: Code, detail: u8, object: *mut c_void, pc: usize) {
     if is_serial() {
         let operation = crate::operation::Operation::new(code, detail, object as usize, pc);
         record::operation(code, &operation);
@@ -473,181 +471,4 @@ pub unsafe fn wait(
     } else {
         ETIMEDOUT
     })
-}
-
-/// Waits at a barrier in replay; 0, or -1 for the one thread of a round.
-pub fn barrier_wait(barrier: *mut c_void, pc: usize) -> Option<c_int> {
-    if !is_replaying() {
-        return None;
-    }
-    let mut inside = enter()?;
-    let me = inside.block.slot();
-    let object = barrier as usize;
-    let mut guard = MONITOR.lock();
-    if !guard.knows_barrier(object) {
-        return None;
-    }
-    let enters = operation(Code::BarrierEnter, barrier, pc);
-    guard.drive(&mut inside, Happened::Arrives(enters, How::AtItsTurn));
-    note(Code::BarrierEnter, object::BARRIER, barrier, pc);
-    let clocks = barrier_entering(inside.own(), object);
-    let (round, last) = guard.arrive_at_barrier(object);
-    guard.note(me, Happened::Completes);
-    guard.note(me, Happened::Changes(object));
-    let exits = operation(Code::BarrierExit, barrier, pc);
-    let how = How::RoundOver { round };
-    guard.drive(&mut inside, Happened::Arrives(exits, how));
-    drop(guard);
-    note(Code::BarrierExit, object::BARRIER, barrier, pc);
-    barrier_left(inside.own(), object, clocks);
-    Some(if last { -1 } else { 0 })
-}
-
-fn barrier_entering(me: &mut Own, object: usize) -> Option<BarrierRound> {
-    let mut round = None;
-    with_clocks(me, |detector, thread| {
-        round = Some(detector.barrier_enter(thread, object));
-    });
-    round
-}
-
-fn barrier_left(me: &mut Own, object: usize, round: Option<BarrierRound>) {
-    with_clocks(me, |detector, thread| {
-        if let Some(round) = round {
-            detector.barrier_exit(thread, object, round);
-        }
-    });
-}
-
-/// A barrier in detect mode: `wait` is the real function.
-pub fn barrier_watched(barrier: *mut c_void, wait: impl FnOnce() -> c_int) -> c_int {
-    let object = barrier as usize;
-    let round = enter().and_then(|mut inside| barrier_entering(inside.own(), object));
-    let result = wait();
-    if let Some(mut inside) = enter() {
-        barrier_left(inside.own(), object, round);
-    }
-    result
-}
-
-/// What a thread that calls `once` has to do.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum OnceCall {
-    /// Run the initialiser, then call `once_end`.
-    Run,
-    /// It has run.
-    Pass,
-}
-
-/// Asks to run the initialiser of `word`. `done` knows the values of the C library. In a recording
-/// with values the C library runs the initialiser of a `pthread_once`, since that may throw.
-/// In replay; `None` when the caller uses the real function.
-///
-/// # Safety
-/// `word` is the word of a once or of a guard.
-pub unsafe fn once_begin(
-    word: *mut c_void,
-    done: fn(i32) -> bool,
-    is_guard: bool,
-    pc: usize,
-) -> Option<OnceCall> {
-    if !is_replaying() {
-        return None;
-    }
-    let mut inside = enter()?;
-    let address = word as usize;
-    // SAFETY: the caller's promise; the word is at least four bytes, aligned.
-    let state = unsafe { AtomicI32::from_ptr(word.cast()) };
-    let real_runs = is_serial() && !is_guard;
-    let mut answer = OnceCall::Pass;
-    let mut has_room = true;
-    let mut guard = MONITOR.lock();
-    let begin = operation(Code::OnceBegin, word, pc);
-    let how = How::Tried { deadline: None };
-    guard.attempt(&mut inside, Happened::Arrives(begin, how), |guard| {
-        let is_done = done(state.load(Ordering::Acquire));
-        let runs_elsewhere = real_runs && serial::once_runs(address);
-        match guard.try_once(address, is_done, runs_elsewhere) {
-            Once::Wait => {
-                if real_runs {
-                    serial::awaits_once();
-                }
-                return Tried::Busy;
-            }
-            Once::Pass => answer = OnceCall::Pass,
-            Once::Run => {
-                answer = OnceCall::Run;
-                has_room = real_runs || guard.run_once(address);
-            }
-        }
-        Tried::Over
-    });
-    drop(guard);
-    match answer {
-        // So many at once: the C library keeps them apart.
-        OnceCall::Run if !has_room => return None,
-        OnceCall::Pass => note(Code::OncePass, object::ONCE, word, pc),
-        OnceCall::Run if real_runs => return None,
-        OnceCall::Run => note(Code::OnceBegin, object::ONCE, word, pc),
-    }
-    if answer == OnceCall::Pass {
-        with_clocks(inside.own(), |detector, thread| {
-            detector.acquire(thread, address);
-        });
-    }
-    Some(answer)
-}
-
-/// The initialiser of a guard has thrown: another thread may begin it.
-pub fn once_aborted(word: *mut c_void) {
-    let Some(inside) = enter() else { return };
-    let mut guard = MONITOR.lock();
-    guard.forget_once(word as usize);
-    guard.note(inside.block.slot(), Happened::Changes(word as usize));
-}
-
-/// The word of a guard says now that its initialiser has ended, which `guard_end` told before.
-pub fn guard_stored(word: *mut c_void) {
-    let Some(_inside) = enter() else { return };
-    MONITOR.lock().forget_once(word as usize);
-}
-
-/// The initialiser has run: `finish` makes the word say so.
-pub fn once_end(word: *mut c_void, pc: usize, finish: impl FnOnce()) {
-    let ended = end(word, pc, |guard| guard.forget_once(word as usize), finish);
-    if let Err(finish) = ended {
-        finish();
-    }
-}
-
-/// The initialiser of a guard has run. That its word says so is an atomic store, with a turn of
-/// its own; who comes before it must neither wait nor run the initialiser again.
-pub fn guard_end(word: *mut c_void, pc: usize) {
-    let told = |guard: &mut Guard| guard.once_ended_before_store(word as usize);
-    let _ = end(word, pc, told, || ());
-}
-
-/// Gives `finish` back when this thread is inside the runtime.
-fn end<F: FnOnce()>(
-    word: *mut c_void,
-    pc: usize,
-    told: impl FnOnce(&mut Guard),
-    finish: F,
-) -> Result<(), F> {
-    let Some(mut inside) = enter() else {
-        return Err(finish);
-    };
-    let me = inside.block.slot();
-    let mut guard = MONITOR.lock();
-    let ends = operation(Code::OnceEnd, word, pc);
-    guard.drive(&mut inside, Happened::Arrives(ends, How::AtItsTurn));
-    with_clocks(inside.own(), |detector, thread| {
-        detector.release_join(thread, word as usize);
-    });
-    note(Code::OnceEnd, object::ONCE, word, pc);
-    finish();
-    told(&mut guard);
-    guard.note(me, Happened::Completes);
-    guard.note(me, Happened::Changes(word as usize));
-    Ok(())
 }

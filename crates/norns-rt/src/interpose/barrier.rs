@@ -51,8 +51,8 @@ interpose! {
             return real_call::pthread_barrier_wait(barrier);
         }
         if is_controlled() {
-            return control::operations::barrier_wait(barrier, pc).unwrap_or_else(|| {
-                control::operations::barrier_watched(barrier, || {
+            return control::barrier::wait(barrier, pc).unwrap_or_else(|| {
+                control::barrier::watched(barrier, || {
                     real_call::pthread_barrier_wait(barrier)
                 })
             });

@@ -59,12 +59,12 @@ unsafe extern "C-unwind" fn run() {
 unsafe fn with_once(once: Once, initialiser: Initialiser, pc: usize, real: impl Fn(Initialiser)) {
     if is_controlled() {
         // SAFETY: the caller's word.
-        match unsafe { control::operations::once_begin(once, |word| word == 2, false, pc) } {
-            Some(control::operations::OnceCall::Pass) => return,
-            Some(control::operations::OnceCall::Run) => {
+        match unsafe { control::once::begin(once, |word| word == 2, false, pc) } {
+            Some(control::once::Call::Pass) => return,
+            Some(control::once::Call::Run) => {
                 // SAFETY: what the program gave.
                 unsafe { initialiser() };
-                control::operations::once_end(once, pc, || {
+                control::once::end(once, pc, || {
                     // SAFETY: the word of a once, which the C library sets to 2 when it is done.
                     unsafe { once.cast::<c_int>().write_volatile(2) };
                 });
@@ -107,9 +107,9 @@ interpose! {
 
     fn __cxa_guard_acquire(guard: *mut u8) -> c_int |pc| {
         if is_controlled() {
-            match control::operations::once_begin(guard.cast(), |word| word & 0xff != 0, true, pc) {
-                Some(control::operations::OnceCall::Pass) => return 0,
-                Some(control::operations::OnceCall::Run) => return 1,
+            match control::once::begin(guard.cast(), |word| word & 0xff != 0, true, pc) {
+                Some(control::once::Call::Pass) => return 0,
+                Some(control::once::Call::Run) => return 1,
                 None => {}
             }
         }
@@ -127,11 +127,11 @@ interpose! {
 
     fn __cxa_guard_release(guard: *mut u8) |pc| {
         if is_controlled() && control::is_replaying() {
-            control::operations::guard_end(guard.cast(), pc);
+            control::once::guard_end(guard.cast(), pc);
             control::access::atomic(STORE, guard as usize, 1, c_int::from(RELEASE), 0, pc, || {
                 (real_call::__cxa_guard_release(guard), true)
             });
-            control::operations::guard_stored(guard.cast());
+            control::once::guard_stored(guard.cast());
             return;
         }
         let end = Operation::new(Code::OnceEnd, object::ONCE, guard as usize, pc);
@@ -146,7 +146,7 @@ interpose! {
     fn __cxa_guard_abort(guard: *mut u8) |pc| {
         real_call::__cxa_guard_abort(guard);
         if is_controlled() && control::is_replaying() {
-            control::operations::once_aborted(guard.cast());
+            control::once::aborted(guard.cast());
         }
     }
 }
