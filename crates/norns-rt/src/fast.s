@@ -5,7 +5,7 @@
 # access is not new, because its thread has done as much since its last synchronisation
 # (record: the segment filter; detect: the cells of the granule). Everything else goes on to the
 # library, with the program's return address still on the stack. The layouts are those of
-# `thread::Thread`, `record::filter` and `detect::shadow`; `fast.rs` holds them to it.
+# `thread::Thread`, `record::filter`, `detect::cell` and `detect::shadow`; `fast.rs` holds them to it.
 #
 # `norns_fast` is this thread's block: 0 when there is none or the mode needs every access, the
 # block's address in record mode, one more in detect mode. The library sets it.

@@ -13,6 +13,7 @@
 //!
 //! When all slots are used up the thread without one is not watched; `unwatched` counts them.
 
+pub mod cell;
 pub mod clock;
 pub mod memory;
 mod overflow;
@@ -28,13 +29,14 @@ mod tests;
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use cell::{Cell, Epoch};
 use clock::VectorClock;
 use memory::Arena;
-use shadow::{Cell, Epoch, Shadow, Untouched};
+use shadow::{Shadow, Untouched};
 use sites::Sites;
 use sync_table::{Locked, SyncTable};
 
-pub use shadow::Kind;
+pub use cell::Kind;
 pub use thread::{Name, Quick, Slots, Thread};
 
 /// The orders of C11, by the numbers that compilers pass.

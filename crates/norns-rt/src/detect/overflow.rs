@@ -5,8 +5,9 @@
 //! it takes no lock, and must notice when the block has passed to another granule meanwhile. What
 //! it then finds is either its own cell of this epoch at this granule, or not its own.
 
+use super::cell::Cell;
 use super::memory::{Guarded, map_zeroed};
-use super::shadow::{Cell, Granule};
+use super::shadow::Granule;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub const CELLS: usize = 6;

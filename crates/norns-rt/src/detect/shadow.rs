@@ -14,129 +14,12 @@
 //! The table has two levels, so that it asks nothing of the program's address-space layout. The
 //! assembly in `fast` reads it too, and knows the layout of cells, granules and chunks.
 
+use super::cell::{Cell, MASK};
 use super::memory::{SpinLock, map_zeroed, zero_pages};
 use super::overflow::Blocks;
-use super::sites::Site;
 use core::arch::asm;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-
-/// One access. From the lowest bit: site 22, mask 8, write 1, plain 1, clock 22, slot 10.
-/// 0 is no access: clocks begin at 1.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Cell(pub u64);
-
-pub const SITE_BITS: u32 = 22;
-pub const MASK_SHIFT: u32 = 22;
-pub const WRITE: u64 = 1 << 30;
-pub const PLAIN: u64 = 1 << 31;
-const CLOCK_SHIFT: u32 = 32;
-pub const CLOCK_BITS: u32 = 22;
-const SLOT_SHIFT: u32 = 54;
-const SITE: u64 = (1 << SITE_BITS) - 1;
-const MASK: u64 = 0xff << MASK_SHIFT;
-const EPOCH: u64 = u64::MAX << CLOCK_SHIFT;
-// A link has every slot and clock bit set: no epoch does, because `Thread` leaves the last clock
-// unused. Below them is the index of a block.
-const LINK: u64 = EPOCH;
-
-impl Cell {
-    pub const NONE: Self = Self(0);
-
-    #[inline]
-    pub fn new(epoch: Epoch, mask: u8, kind: Kind, site: Site) -> Self {
-        Self(
-            u64::from(epoch.0) << CLOCK_SHIFT
-                | u64::from(mask) << MASK_SHIFT
-                | kind.bits()
-                | u64::from(site.0),
-        )
-    }
-
-    #[inline]
-    pub fn slot(self) -> u16 {
-        (self.0 >> SLOT_SHIFT) as u16
-    }
-
-    #[inline]
-    pub fn clock(self) -> u32 {
-        ((self.0 >> CLOCK_SHIFT) & ((1 << CLOCK_BITS) - 1)) as u32
-    }
-
-    pub fn mask(self) -> u8 {
-        (self.0 >> MASK_SHIFT) as u8
-    }
-
-    pub fn kind(self) -> Kind {
-        match (self.0 & PLAIN != 0, self.0 & WRITE != 0) {
-            (true, false) => Kind::Read,
-            (true, true) => Kind::Write,
-            (false, false) => Kind::AtomicRead,
-            (false, true) => Kind::AtomicWrite,
-        }
-    }
-
-    pub fn site(self) -> Site {
-        Site((self.0 & SITE) as u32)
-    }
-
-    #[inline]
-    fn is_link(self) -> bool {
-        self.0 & LINK == LINK
-    }
-
-    /// The same thread in the same epoch, wherever in the program, did at least as much: nothing
-    /// that `new` could tell is new.
-    #[inline]
-    pub fn covers(self, new: Cell) -> bool {
-        // The upper halves must be equal, and below nothing of `new` missing.
-        let differ = self.0 ^ (new.0 | !EPOCH);
-        differ & (EPOCH | new.0 & (MASK | WRITE | PLAIN)) == 0
-    }
-
-    /// Whatever races with the old access `self`, where the two overlap, also races with `new`,
-    /// which follows it.
-    #[inline]
-    fn is_dominated_by(self, new: Cell) -> bool {
-        self.0 & !new.0 & (WRITE | PLAIN) == 0
-    }
-
-    #[inline]
-    fn conflicts_with(self, new: Cell) -> bool {
-        self.0 & new.0 & MASK != 0 && (self.0 | new.0) & WRITE != 0 && (self.0 | new.0) & PLAIN != 0
-    }
-}
-
-/// A thread slot and a clock, as the upper half of a cell; 0 is none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Epoch(pub u32);
-
-impl Epoch {
-    pub fn new(slot: u16, clock: u32) -> Self {
-        Self(u32::from(slot) << CLOCK_BITS | clock)
-    }
-}
-
-/// How memory is accessed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    Read,
-    Write,
-    AtomicRead,
-    AtomicWrite,
-}
-
-impl Kind {
-    #[inline]
-    fn bits(self) -> u64 {
-        match self {
-            Kind::Read => PLAIN,
-            Kind::Write => PLAIN | WRITE,
-            Kind::AtomicRead => 0,
-            Kind::AtomicWrite => WRITE,
-        }
-    }
-}
 
 const GRANULE_BITS: u32 = 3;
 const CELLS: usize = 2;
@@ -352,7 +235,7 @@ impl Shadow {
         let [first, second] = granule.load();
         first.covers(new)
             || second.covers(new)
-            || second.is_link() && self.blocks.knows(granule, block_of(second), new)
+            || second.is_link() && self.blocks.knows(granule, Cell::block(second), new)
     }
 
     fn stripe(&self, address: usize) -> &SpinLock {
@@ -374,7 +257,7 @@ impl Shadow {
         loop {
             let old = granule.load();
             if old[1].is_link() {
-                if old[0].covers(new) || self.blocks.knows(granule, block_of(old[1]), new) {
+                if old[0].covers(new) || self.blocks.knows(granule, Cell::block(old[1]), new) {
                     return None;
                 }
                 break;
@@ -477,7 +360,7 @@ impl Shadow {
                 break;
             };
             self.blocks.at(block).fill([left[1], adding.stored]);
-            let link = Cell(LINK | u64::from(block));
+            let link = Cell::link(block);
             if granule.replace(old, [left[0], link]) {
                 self.crowded(address).fetch_add(1, Ordering::Relaxed);
                 break;
@@ -499,7 +382,7 @@ impl Shadow {
         let mut room: Option<&AtomicU64> = None;
         let mut kept = Cell::NONE;
         let mut left = 0;
-        let first = block_of(old[1]);
+        let first = Cell::block(old[1]);
         let mut last = self.blocks.at(first);
         let mut place = 0;
         let mut next = Some(&granule.0[0]);
@@ -599,12 +482,8 @@ impl Shadow {
         if second.is_link() {
             granule.0[1].store(0, Ordering::Relaxed);
             self.crowded(address).fetch_sub(1, Ordering::Relaxed);
-            self.blocks.give_back(block_of(second));
+            self.blocks.give_back(Cell::block(second));
         }
         stripe.unlock();
     }
-}
-
-fn block_of(link: Cell) -> u32 {
-    (link.0 & !LINK) as u32
 }

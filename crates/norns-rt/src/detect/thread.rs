@@ -1,8 +1,8 @@
 //! The detector's view of one thread: its epoch, its clock and its fences.
 
+use super::cell::{CLOCK_BITS, Epoch};
 use super::clock::{SLOTS, Slot, VectorClock};
 use super::memory::{Arena, Guarded};
-use super::shadow::{CLOCK_BITS, Epoch};
 use core::ptr;
 
 /// The clock before the last one that a shadow cell can hold; the last one marks links.
