@@ -18,8 +18,17 @@ pub enum Stage {
     Unsupported,
 }
 
+/// Whether a script is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Error,
+    /// The script is checked all the same.
+    Warning,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
+    pub severity: Severity,
     pub stage: Stage,
     pub message: String,
     pub span: Span,
@@ -33,12 +42,21 @@ pub struct Diagnostic {
 impl Diagnostic {
     pub fn new(stage: Stage, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
+            severity: Severity::Error,
             stage,
             message: message.into(),
             span,
             label: String::new(),
             related: Vec::new(),
             help: Vec::new(),
+        }
+    }
+
+    /// Something that a person should know, although the script is fine.
+    pub fn warning(stage: Stage, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Warning,
+            ..Diagnostic::new(stage, span, message)
         }
     }
 
@@ -60,7 +78,11 @@ impl Diagnostic {
     /// The diagnostic as text for a terminal, source lines included.
     pub fn render(&self, sources: &SourceMap) -> String {
         let mut out = String::new();
-        let _ = writeln!(out, "error: {}", self.message);
+        let word = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let _ = writeln!(out, "{word}: {}", self.message);
         sources.render(&mut out, self.span, &self.label);
         for (span, words) in &self.related {
             let _ = writeln!(out, "note: {words}");

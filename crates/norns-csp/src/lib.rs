@@ -5,6 +5,7 @@
 //! specification and searches the product of both. Nothing here knows of traces.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod builtin;
 pub mod diagnostic;
 pub mod engine;

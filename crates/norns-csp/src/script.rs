@@ -71,6 +71,8 @@ pub struct Printed {
 /// A script that is parsed, resolved and type-checked.
 pub struct Script {
     pub sources: Arc<SourceMap>,
+    /// What is odd about the script, but does not keep it from being checked.
+    pub warnings: Vec<Diagnostic>,
     pub assertions: Vec<Assertion>,
     prints: Vec<(u32, ExprId)>,
     evaluator: Evaluator,
@@ -124,9 +126,9 @@ pub fn parse(
 ) -> Result<(Ast, Arc<SourceMap>), ScriptError> {
     let mut sources = SourceMap::default();
     match parser::parse(name, text, &mut sources, includes) {
-        Ok(ast) => Ok((ast, Arc::new(sources))),
-        Err(diagnostic) => Err(ScriptError {
-            diagnostics: vec![diagnostic],
+        Ok(parsed) => Ok((parsed.ast, Arc::new(sources))),
+        Err(diagnostics) => Err(ScriptError {
+            diagnostics,
             sources: Arc::new(sources),
         }),
     }
@@ -148,7 +150,11 @@ pub fn type_list(
     includes: &mut IncludedFile,
 ) -> Result<Vec<(String, String)>, ScriptError> {
     on_large_stack(|| {
-        let (resolved, mut typed, _) = front(name, text, includes)?;
+        let Front {
+            resolved,
+            mut typed,
+            ..
+        } = front(name, text, includes)?;
         let mut list = Vec::new();
         for decl in &resolved.top {
             for &def in resolved.binds.get(decl).into_iter().flatten() {
@@ -161,17 +167,31 @@ pub fn type_list(
     })
 }
 
-type Front = (Resolved, types::Typed, Arc<SourceMap>);
+/// A script after parsing, name resolution and type checking.
+pub(crate) struct Front {
+    pub resolved: Resolved,
+    pub typed: types::Typed,
+    pub sources: Arc<SourceMap>,
+    pub warnings: Vec<Diagnostic>,
+}
 
-fn front(name: &str, text: &str, includes: Includes) -> Result<Front, ScriptError> {
-    let (ast, sources) = parse(name, text, includes)?;
+pub(crate) fn front(name: &str, text: &str, includes: Includes) -> Result<Front, ScriptError> {
+    let mut sources = SourceMap::default();
+    let parsed = parser::parse(name, text, &mut sources, includes);
+    let sources = Arc::new(sources);
     let failed = |diagnostics| ScriptError {
         diagnostics,
         sources: sources.clone(),
     };
-    let resolved = crate::resolve::resolve(ast).map_err(|error| failed(vec![error]))?;
+    let parsed = parsed.map_err(&failed)?;
+    let resolved = crate::resolve::resolve(parsed.ast).map_err(|error| failed(vec![error]))?;
     let typed = types::check(&resolved).map_err(&failed)?;
-    Ok((resolved, typed, sources))
+    Ok(Front {
+        resolved,
+        typed,
+        sources,
+        warnings: parsed.warnings,
+    })
 }
 
 impl Script {
@@ -185,7 +205,12 @@ impl Script {
     }
 
     fn load_here(name: &str, text: &str, includes: Includes) -> Result<Script, ScriptError> {
-        let (resolved, typed, sources) = front(name, text, includes)?;
+        let Front {
+            resolved,
+            typed,
+            sources,
+            warnings,
+        } = front(name, text, includes)?;
         let mut assertions = Vec::new();
         let mut prints = Vec::new();
         let ast = &resolved.ast;
@@ -204,6 +229,7 @@ impl Script {
         }
         Ok(Script {
             sources,
+            warnings,
             assertions,
             prints,
             evaluator: Evaluator::new(resolved, typed),

@@ -133,6 +133,9 @@ fn errors_are_said_well() {
                 };
                 script.limit(&budget);
                 let mut said = String::new();
+                for warning in &script.warnings {
+                    said += &warning.render(&script.sources);
+                }
                 for printed in script.prints() {
                     match printed {
                         Ok(printed) => said += &format!("{}\n", printed.value),

@@ -175,6 +175,9 @@ impl Check {
             Ok(script) => script,
             Err(error) => return Ok(refuse(&error)),
         };
+        for warning in &script.warnings {
+            eprint!("{}", warning.render(&script.sources));
+        }
         let options = self.options();
         script.limit(&options.budget);
         let mut errors = false;

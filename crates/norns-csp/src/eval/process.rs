@@ -615,7 +615,10 @@ impl Definitions for Evaluator {
                 if arguments.is_empty() {
                     return Some(name.to_owned());
                 }
-                let shown: Vec<String> = arguments.iter().map(|value| self.show(value)).collect();
+                let shown: Vec<String> = arguments
+                    .iter()
+                    .map(|value| shortened(self.show(value)))
+                    .collect();
                 Some(format!("{name}({})", shown.join(", ")))
             }
             CallBody::Buffer(_, _, contents) => {
@@ -629,5 +632,14 @@ impl Definitions for Evaluator {
             | CallBody::Loop(_)
             | CallBody::TimedPrefix(..) => None,
         }
+    }
+}
+
+/// An argument in the name of a process; a large set would drown everything around it.
+fn shortened(shown: String) -> String {
+    const LONGEST: usize = 80;
+    match shown.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &shown[..end]),
+        None => shown,
     }
 }

@@ -544,6 +544,7 @@ impl Lexer<'_> {
             "deterministic",
             "has",
             "partial",
+            "symmetry",
         ];
         if !adjacent && !WORDS.contains(&word.as_str()) {
             return Ok(None);

@@ -115,6 +115,20 @@ impl SourceMap {
         }
     }
 
+    /// The offset of a line and column, both counted from 1; none if the file has no such line.
+    /// A column past the end of its line means that end.
+    pub fn offset(&self, file: &str, line: u32, column: u32) -> Option<u32> {
+        let file = self.files.iter().find(|other| other.name == file)?;
+        let start = *file.lines.get(line.checked_sub(1)? as usize)? as usize;
+        let text = file.text[start..].split(['\n', '\r']).next().unwrap_or("");
+        let bytes: usize = text
+            .chars()
+            .take(column.saturating_sub(1) as usize)
+            .map(char::len_utf8)
+            .sum();
+        Some(file.start + (start + bytes) as u32)
+    }
+
     pub fn line(&self, offset: u32) -> u32 {
         self.position(offset).line
     }

@@ -22,6 +22,8 @@ pub struct Typed {
     schemes: Vec<Option<Scheme>>,
     // what each lambda expression yields
     lambdas: FxHashMap<ExprId, TyId>,
+    // by expression; none for those that are never looked at by themselves
+    expr_types: Vec<Option<TyId>>,
 }
 
 impl Typed {
@@ -59,6 +61,16 @@ impl Typed {
     /// The type of a definition as a person reads it.
     pub fn show(&mut self, def: DefId, resolved: &Resolved) -> Option<String> {
         let body = self.schemes[def.0 as usize].as_ref()?.body;
+        Some(self.written(body, resolved))
+    }
+
+    /// The type of an expression as a person reads it.
+    pub fn show_expr(&mut self, id: ExprId, resolved: &Resolved) -> Option<String> {
+        let ty = (*self.expr_types.get(id.0 as usize)?)?;
+        Some(self.written(ty, resolved))
+    }
+
+    fn written(&mut self, body: TyId, resolved: &Resolved) -> String {
         let body = self.types.eval_dots(body).unwrap_or(body);
         let mut names: Vec<VarId> = Vec::new();
         let datatype = |def: DefId| resolved.name(def).to_owned();
@@ -74,11 +86,11 @@ impl Typed {
                 }
             }
         }
-        Some(match constraints.len() {
+        match constraints.len() {
             0 => shown,
             1 => format!("{} => {shown}", constraints[0]),
             _ => format!("({}) => {shown}", constraints.join(", ")),
-        })
+        }
     }
 }
 
@@ -92,6 +104,7 @@ pub fn check(resolved: &Resolved) -> std::result::Result<Typed, Vec<Diagnostic>>
         wildcards: FxHashMap::default(),
         type_variables: FxHashMap::default(),
         lambdas: FxHashMap::default(),
+        expr_types: vec![None; resolved.ast.expr_count()],
         errors: Vec::new(),
         failed: FxHashSet::default(),
     };
@@ -118,6 +131,7 @@ pub fn check(resolved: &Resolved) -> std::result::Result<Typed, Vec<Diagnostic>>
             types: checker.types,
             schemes: checker.schemes,
             lambdas: checker.lambdas,
+            expr_types: checker.expr_types,
         }),
         false => Err(checker.errors),
     }
@@ -132,6 +146,7 @@ pub(super) struct Checker<'a> {
     pub(super) wildcards: FxHashMap<PatId, TyId>,
     type_variables: FxHashMap<Symbol, TyId>,
     pub(super) lambdas: FxHashMap<ExprId, TyId>,
+    pub(super) expr_types: Vec<Option<TyId>>,
     errors: Vec<Diagnostic>,
     failed: FxHashSet<DeclId>,
 }

@@ -195,7 +195,14 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// The type of an expression, remembered for those who ask for it later.
     pub(super) fn infer(&mut self, id: ExprId) -> Result<TyId> {
+        let ty = self.infer_node(id)?;
+        self.expr_types[id.0 as usize] = Some(ty);
+        Ok(ty)
+    }
+
+    fn infer_node(&mut self, id: ExprId) -> Result<TyId> {
         let ast = self.ast;
         let span = ast.expr_span(id);
         Ok(match ast.expr(id) {
@@ -405,9 +412,20 @@ impl Checker<'_> {
             Ty::Function(expected, result) => {
                 if expected.len() != arguments.len() {
                     let name = print::expression(self.ast, function, 40);
+                    // The arguments that are too many, or else the call.
+                    let at = match arguments.get(expected.len()..) {
+                        Some([first, .., last]) => {
+                            self.ast.expr_span(*first).to(self.ast.expr_span(*last))
+                        }
+                        Some([only]) => self.ast.expr_span(*only),
+                        _ => match arguments.last() {
+                            Some(&last) => span.to(self.ast.expr_span(last)),
+                            None => span,
+                        },
+                    };
                     let error = Diagnostic::new(
                         Stage::Types,
-                        span,
+                        at,
                         format!(
                             "`{name}` takes {}, but {} given",
                             count(expected.len(), "argument"),
@@ -418,7 +436,20 @@ impl Checker<'_> {
                         ),
                     );
                     let shown = self.show(found);
-                    return Err(error.label(format!("this has the type `{shown}`")));
+                    let error = match arguments.len() > expected.len() {
+                        true => error.label(match arguments.len() - expected.len() {
+                            1 => "one too many".to_owned(),
+                            more => format!("{more} too many"),
+                        }),
+                        false => error,
+                    };
+                    let error = error.related(span, format!("`{name}` has the type `{shown}`"));
+                    return Err(match self.types.head_ty(result) {
+                        Ty::Function(..) => error.help(format!(
+                            "`{name}` takes its arguments in groups: write `{name}(…)(…)`"
+                        )),
+                        _ => error,
+                    });
                 }
                 (expected.to_vec(), result)
             }
@@ -474,6 +505,7 @@ impl Checker<'_> {
         let ast = self.ast;
         let mut left = vec![id];
         while let Some(id) = left.pop() {
+            self.expr_types[id.0 as usize] = Some(Types::PROC);
             match ast.expr(id) {
                 Expr::Prefix {
                     event,

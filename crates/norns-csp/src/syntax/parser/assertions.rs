@@ -6,7 +6,10 @@ use crate::syntax::ast::*;
 use crate::syntax::source::Span;
 use crate::syntax::token::Tok;
 
-impl Parser {
+/// Options of FDR that change how a check is done and not its verdict.
+const SPEED_OPTIONS: &[&str] = &["symmetry reduce"];
+
+impl Parser<'_> {
     pub(super) fn assertion(&mut self) -> Result<AssertDecl> {
         let negated = self.eat(Tok::Not);
         let process = self.expression()?;
@@ -30,6 +33,10 @@ impl Parser {
         let mut options: Vec<(ModelOption, Span)> = Vec::new();
         while let Tok::Property(words) = self.peek().clone() {
             let span = self.advance().span;
+            if SPEED_OPTIONS.contains(&&*words) {
+                self.speed_option(&words, span)?;
+                continue;
+            }
             let option = self.model_option(&words, span)?;
             let twice = options
                 .iter()
@@ -49,6 +56,19 @@ impl Parser {
             property,
             options: options.into(),
         })
+    }
+
+    /// An option that could only make a check faster is read and left aside.
+    fn speed_option(&mut self, words: &str, span: Span) -> Result<()> {
+        if !matches!(self.peek(), Tok::Newline | Tok::End | Tok::Property(_)) {
+            self.expression()?;
+        }
+        let message = format!("the option `{words}` has no effect here");
+        self.warnings.push(
+            Diagnostic::warning(Stage::Unsupported, span, message)
+                .help("the verdict is the same; the check may take longer than in FDR"),
+        );
+        Ok(())
     }
 
     fn property(&mut self, words: &str, span: Span) -> Result<Property> {

@@ -6,7 +6,7 @@ use crate::diagnostic::{Diagnostic, Stage};
 use crate::syntax::ast::*;
 use crate::syntax::token::Tok;
 
-impl Parser {
+impl Parser<'_> {
     pub(super) fn fields(&mut self) -> Result<Box<[Field]>> {
         let mut fields = Vec::new();
         loop {

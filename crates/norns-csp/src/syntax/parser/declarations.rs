@@ -1,6 +1,6 @@
 //! Declarations, one function each; the clauses of one function are joined here.
 
-use super::{Parser, Result};
+use super::{MAX_ERRORS, Parser, Result};
 use crate::diagnostic::{Diagnostic, Stage};
 use crate::syntax::ast::*;
 use crate::syntax::source::Span;
@@ -14,7 +14,7 @@ pub(super) enum Place {
     Timed,
 }
 
-impl Parser {
+impl Parser<'_> {
     pub(super) fn declarations(&mut self, place: Place) -> Result<Vec<DeclId>> {
         let mut decls = Vec::new();
         loop {
@@ -28,40 +28,62 @@ impl Parser {
             if ends || *self.peek() == Tok::End {
                 break;
             }
-            let decl = self.declaration(place)?;
-            decls.push(decl);
-            match self.peek() {
-                Tok::Newline | Tok::End => {}
-                Tok::Within if place == Place::Let => {}
-                Tok::Exports | Tok::EndModule if place == Place::Module => {}
-                Tok::RightBrace if place == Place::Timed => {}
-                Tok::Define => {
-                    return Err(Diagnostic::new(
-                        Stage::Syntax,
-                        self.span(),
-                        "unexpected `=` in an expression",
-                    )
-                    .help("`==` compares; a second definition must begin on a line of its own"));
-                }
-                Tok::RightParen | Tok::RightBrace | Tok::RightPipeBrace | Tok::RightSquare => {
-                    let closing = self.found();
-                    return Err(Diagnostic::new(
-                        Stage::Syntax,
-                        self.span(),
-                        format!("{closing} closes nothing"),
-                    ));
-                }
-                _ => {
-                    let error = self.unexpected("an operator or the end of the declaration");
-                    let after_greater = self.at > 0 && self.tokens[self.at - 1].tok == Tok::Greater;
-                    return Err(match after_greater {
-                        true => error.help("inside `<…>` the first `>` closes the sequence; put a comparison in parentheses"),
-                        false => error,
-                    });
+            let start = self.span();
+            let state = (self.open_seqs.len(), self.nesting, self.lets.len());
+            let decl = self.declaration(place).and_then(|decl| {
+                self.end_of_declaration(place)?;
+                Ok(decl)
+            });
+            match decl {
+                Ok(decl) => decls.push(decl),
+                // The declarations of a `let` belong to one expression: the error ends it.
+                Err(error) if place == Place::Let => return Err(error),
+                Err(error) => {
+                    self.errors.push(error);
+                    if self.errors.len() >= MAX_ERRORS {
+                        self.at = self.tokens.len() - 1;
+                        break;
+                    }
+                    self.open_seqs.truncate(state.0);
+                    self.nesting = state.1;
+                    self.lets.truncate(state.2);
+                    self.recover(start);
                 }
             }
         }
         Ok(self.join_clauses(decls))
+    }
+
+    /// What follows a declaration must end it.
+    fn end_of_declaration(&mut self, place: Place) -> Result<()> {
+        match self.peek() {
+            Tok::Newline | Tok::End => Ok(()),
+            Tok::Within if place == Place::Let => Ok(()),
+            Tok::Exports | Tok::EndModule if place == Place::Module => Ok(()),
+            Tok::RightBrace if place == Place::Timed => Ok(()),
+            Tok::Define => Err(Diagnostic::new(
+                Stage::Syntax,
+                self.span(),
+                "unexpected `=` in an expression",
+            )
+            .help("`==` compares; a second definition must begin on a line of its own")),
+            Tok::RightParen | Tok::RightBrace | Tok::RightPipeBrace | Tok::RightSquare => {
+                let closing = self.found();
+                Err(Diagnostic::new(
+                    Stage::Syntax,
+                    self.span(),
+                    format!("{closing} closes nothing"),
+                ))
+            }
+            _ => {
+                let error = self.unexpected("an operator or the end of the declaration");
+                let after_greater = self.at > 0 && self.tokens[self.at - 1].tok == Tok::Greater;
+                Err(match after_greater {
+                        true => error.help("inside `<…>` the first `>` closes the sequence; put a comparison in parentheses"),
+                        false => error,
+                    })
+            }
+        }
     }
 
     /// Neighbouring clauses of one function become one declaration.
@@ -135,7 +157,13 @@ impl Parser {
                     | Tok::Print
             )
         {
-            return Err(refuse(&self.found(), "inside `let`").help("move it to the top level"));
+            let error = refuse(&self.found(), "inside `let`").help("move it to the top level");
+            return Err(match self.lets.last() {
+                Some(&start) => error
+                    .related(start, "the `let` that has no `within` yet")
+                    .help("if the `let` should have ended before, its `within` is missing"),
+                None => error,
+            });
         }
         if place == Place::Module && matches!(self.peek(), Tok::Assert | Tok::Print) {
             return Err(refuse(&self.found(), "inside a module").help("move it to the top level"));
@@ -200,7 +228,7 @@ impl Parser {
             Tok::Module => self.module()?,
             Tok::Instance => self.instance()?,
             Tok::Timed => self.timed()?,
-            _ => self.definition()?,
+            _ => self.definition(place)?,
         };
         let span = start.to(self.last_span());
         Ok(self.ast.add_decl(decl, span))
@@ -281,7 +309,7 @@ impl Parser {
     }
 
     /// `names :: type`, `f(…) = e` or `pattern = e`.
-    fn definition(&mut self) -> Result<Decl> {
+    fn definition(&mut self, place: Place) -> Result<Decl> {
         if self.is_annotation() {
             let names = self.names()?;
             self.expect(Tok::OfType, "after the names")?;
@@ -290,6 +318,21 @@ impl Parser {
         let start = self.span();
         let left = self.operators(0)?;
         if *self.peek() != Tok::Define {
+            // An expression among the definitions of a `let` is its body.
+            if place == Place::Let && matches!(self.peek(), Tok::Newline | Tok::End) {
+                let span = start.to(self.last_span());
+                let error = Diagnostic::new(
+                    Stage::Syntax,
+                    span,
+                    "`within` is missing before this expression",
+                )
+                .label("`within` belongs here")
+                .help("write: let definitions within expression");
+                return Err(match self.lets.last() {
+                    Some(&start) => error.related(start, "the `let` is here"),
+                    None => error,
+                });
+            }
             let error = self.unexpected("`=`");
             return Err(match self.peek() {
                 Tok::Newline | Tok::End => error.help("a declaration has the form `name = …`"),

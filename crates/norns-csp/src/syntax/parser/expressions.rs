@@ -54,7 +54,7 @@ enum Pending {
     Both(ExprId),
 }
 
-impl Parser {
+impl Parser<'_> {
     /// An expression without pattern-only parts.
     pub(super) fn expression(&mut self) -> Result<ExprId> {
         let first = self.ast.expr_count();
@@ -213,11 +213,21 @@ impl Parser {
                 }
                 Tok::Let => {
                     self.advance();
+                    self.lets.push(start);
                     let decls = self.bracket(|parser| parser.declarations(Place::Let))?;
                     if decls.is_empty() {
                         return Err(self.unexpected("a definition after `let`"));
                     }
+                    if *self.peek() == Tok::End {
+                        return Err(Diagnostic::new(
+                            Stage::Syntax,
+                            start,
+                            "this `let` has no `within`",
+                        )
+                        .help("write: let definitions within expression"));
+                    }
                     self.expect(Tok::Within, "after the definitions of `let`")?;
+                    self.lets.pop();
                     (Pending::Let(start, decls.into()), 0)
                 }
                 Tok::Backslash => {

@@ -24,11 +24,33 @@ pub const MAX_NESTING: u32 = 1000;
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// Reads a script; included files come from `includes`.
-pub fn parse(name: &str, text: &str, sources: &mut SourceMap, includes: Includes) -> Result<Ast> {
+/// More syntax errors than this are not collected.
+const MAX_ERRORS: usize = 20;
+
+/// A script as a tree.
+#[derive(Debug)]
+pub struct Parsed {
+    pub ast: Ast,
+    /// What is odd, but does not keep the script from being checked.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Reads a script; included files come from `includes`. After an error in a declaration the
+/// parser goes on with the next one, so that several errors can be reported.
+pub fn parse(
+    name: &str,
+    text: &str,
+    sources: &mut SourceMap,
+    includes: Includes,
+) -> std::result::Result<Parsed, Vec<Diagnostic>> {
     let mut ast = Ast::default();
-    let tokens = lexer::tokens(name, text, sources, &mut ast.names, includes)?;
+    let tokens = lexer::tokens(name, text, sources, &mut ast.names, includes)
+        .map_err(|error| vec![error])?;
     let mut parser = Parser {
+        sources,
+        errors: Vec::new(),
+        warnings: Vec::new(),
+        lets: Vec::new(),
         tokens,
         at: 0,
         ast,
@@ -37,13 +59,26 @@ pub fn parse(name: &str, text: &str, sources: &mut SourceMap, includes: Includes
         file_starts: sources.starts(),
         parenthesised: Vec::new(),
     };
-    let top = parser.declarations(Place::Top)?;
-    parser.expect_end()?;
-    parser.ast.top = top;
-    Ok(parser.ast)
+    let top = parser.declarations(Place::Top);
+    match top.and_then(|top| parser.expect_end().map(|()| top)) {
+        Ok(top) => parser.ast.top = top,
+        Err(error) => parser.errors.push(error),
+    }
+    match parser.errors.is_empty() {
+        true => Ok(Parsed {
+            ast: parser.ast,
+            warnings: parser.warnings,
+        }),
+        false => Err(parser.errors),
+    }
 }
 
-struct Parser {
+struct Parser<'a> {
+    sources: &'a SourceMap,
+    errors: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
+    // the keywords of the `let` expressions that are being read, outermost first
+    lets: Vec<Span>,
     tokens: Vec<Token>,
     at: usize,
     ast: Ast,
@@ -56,7 +91,7 @@ struct Parser {
     parenthesised: Vec<bool>,
 }
 
-impl Parser {
+impl Parser<'_> {
     fn peek(&self) -> &Tok {
         &self.tokens[self.at].tok
     }
@@ -98,9 +133,17 @@ impl Parser {
     }
 
     fn unexpected(&self, expected: &str) -> Diagnostic {
+        // What is missing at the end of a line is missing behind its last word.
+        let span = match self.peek() {
+            Tok::Newline | Tok::End if self.at > 0 => {
+                let end = self.last_span().high;
+                Span::new(end, end)
+            }
+            _ => self.span(),
+        };
         let error = Diagnostic::new(
             Stage::Syntax,
-            self.span(),
+            span,
             format!("expected {expected}, found {}", self.found()),
         )
         .label(format!("expected {expected}"));
@@ -108,6 +151,13 @@ impl Parser {
             Tok::Newline => error.help(
                 "a line ends a declaration, unless it ends in an operator or the next line begins with one",
             ),
+            Tok::Parallel => Diagnostic {
+                message: "`||` between two processes needs their alphabets".into(),
+                label: "which events do they share?".into(),
+                ..error
+            }
+            .help("`P [A || B] Q` gives both alphabets, `P [| A |] Q` the shared events")
+            .help("`P ||| Q` shares none"),
             _ => error,
         }
     }
@@ -125,6 +175,43 @@ impl Parser {
             return Ok(());
         }
         Err(self.unexpected("a declaration"))
+    }
+
+    /// Skips the rest of a declaration that could not be read: up to a line that begins no
+    /// further to the right than the declaration did, with something that begins a declaration.
+    fn recover(&mut self, start: Span) {
+        let column = self.sources.position(start.low).column;
+        loop {
+            let next = self.peek_at(1);
+            let begins = matches!(
+                next,
+                Tok::Ident(_)
+                    | Tok::Channel
+                    | Tok::Datatype
+                    | Tok::Subtype
+                    | Tok::Nametype
+                    | Tok::External
+                    | Tok::Transparent
+                    | Tok::Assert
+                    | Tok::Print
+                    | Tok::Module
+                    | Tok::Instance
+                    | Tok::Timed
+                    | Tok::Exports
+                    | Tok::EndModule
+            );
+            match self.peek() {
+                Tok::End => return,
+                Tok::Newline if begins => {
+                    let at = self.tokens[self.at + 1].span.low;
+                    if self.sources.position(at).column <= column {
+                        return;
+                    }
+                }
+                _ => {}
+            }
+            self.advance();
+        }
     }
 
     fn skip_newlines(&mut self) {

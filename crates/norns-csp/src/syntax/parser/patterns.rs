@@ -6,7 +6,7 @@ use super::{Parser, Result};
 use crate::diagnostic::{Diagnostic, Stage};
 use crate::syntax::ast::*;
 
-impl Parser {
+impl Parser<'_> {
     /// Turns an expression into a pattern. The nodes of the expression are spent: pattern-only
     /// ones are overwritten, so that `check_no_pattern` does not see them again.
     pub(super) fn pattern(&mut self, root: ExprId) -> Result<PatId> {

@@ -6,7 +6,7 @@ use crate::syntax::ast::*;
 use crate::syntax::source::Span;
 use crate::syntax::token::Tok;
 
-impl Parser {
+impl Parser<'_> {
     pub(super) fn scheme(&mut self) -> Result<Scheme> {
         // Constraints come first, if at all: `Eq a => …` or `(Eq a, Ord b) => …`.
         let mut constraints = Vec::new();
