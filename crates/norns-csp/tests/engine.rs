@@ -598,3 +598,54 @@ assert FILE [T= PROGRAM |\\ {|open, access, close|}
     };
     assert_eq!(example.trace(), [access]);
 }
+
+#[test]
+fn a_search_that_outgrows_its_memory_goes_on_disk() {
+    let mut p = Processes::new();
+    let free = "+0 -0 +1 -1 +2 -2 +0 -0 +1 -1 +2 -2 +0 -0";
+    let other = "+3 -3 +4 -4 +3 -3 +4 -4";
+    let (live, whole) = program(
+        &mut p,
+        &[free, other, other, "+5 +6 -6 -5 +7 -7", "+7 -7 +6 +5 -5 -6"],
+    );
+    let refines = |model| Question::Refines {
+        model,
+        spec: live,
+        implementation: whole,
+    };
+    for threads in [1, 2] {
+        for model in [Model::Failures, Model::FailuresDivergences] {
+            let plain = Options {
+                threads,
+                reduction: Reduction::None,
+                ..Options::default()
+            };
+            let large = ask(&mut p, &refines(model), &plain);
+            let budget = Budget {
+                bytes: Some(1_000_000),
+                ..Budget::default()
+            };
+            let small = Options {
+                budget,
+                ..plain.clone()
+            };
+            let none = ask(&mut p, &refines(model), &small);
+            assert!(matches!(none.verdict, Verdict::Undecided(_)));
+            let disk = Options {
+                disk: Some(std::env::temp_dir()),
+                ..small
+            };
+            let spilled = ask(&mut p, &refines(model), &disk);
+            assert_eq!(
+                spilled.verdict, large.verdict,
+                "{model:?}, {threads} threads"
+            );
+            assert_eq!(spilled.statistics.states, large.statistics.states);
+            assert!(
+                spilled.statistics.disk_bytes > 0,
+                "{:?}",
+                spilled.statistics
+            );
+        }
+    }
+}

@@ -74,9 +74,12 @@ struct Check {
     /// Give up on an assertion after this many seconds
     #[arg(long, value_name = "SECONDS")]
     time: Option<f64>,
-    /// Give up on an assertion when it takes this many megabytes [default: half of the machine's memory]
+    /// Give up on an assertion that needs more megabytes, except for states, which go to disk [default: half of the machine's memory]
     #[arg(long, value_name = "MB")]
     memory: Option<u64>,
+    /// Give up when the memory ends, instead of going on with files in the folder for temporary files
+    #[arg(long)]
+    no_disk: bool,
     /// Search all states: no partial-order reduction, except where an assertion asks for it
     #[arg(long)]
     no_reduction: bool,
@@ -236,6 +239,7 @@ impl Check {
                 Reduction::Automatic
             },
             threads: self.threads,
+            disk: (!self.no_disk).then(std::env::temp_dir),
             counterexamples: if self.all { ALL } else { self.count },
             budget: Budget {
                 states: self.states,

@@ -1,5 +1,7 @@
 //! Checking assertions: the entrance to the engine.
 
+use std::path::PathBuf;
+
 use crate::CheckError;
 use crate::engine::budget::{Budget, Meter, Progress, Spent};
 use crate::engine::compile::{Compiler, Observed, Terms};
@@ -79,6 +81,9 @@ pub struct Options {
     /// 0: one for each core.
     pub threads: usize,
     pub budget: Budget,
+    /// A folder for the states of a search that outgrows `budget.bytes`; without one the check is
+    /// then undecided.
+    pub disk: Option<PathBuf>,
     /// How many different counterexamples to look for; 0 is the same as 1.
     pub counterexamples: usize,
 }
@@ -91,6 +96,8 @@ pub struct Statistics {
     pub transitions: u64,
     /// Memory of the visited states.
     pub bytes: u64,
+    /// Bytes that went to disk.
+    pub disk_bytes: u64,
     /// Bytes of one packed state.
     pub state_bytes: u64,
     pub components: usize,

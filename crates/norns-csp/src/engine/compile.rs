@@ -104,7 +104,7 @@ impl Compiler {
             let name = of
                 .name
                 .clone()
-                .unwrap_or_else(|| format!("process {}", leaf + 1));
+                .unwrap_or_else(|| context.sketch(of.process));
             components.push(Component {
                 name,
                 process: of.process,

@@ -54,7 +54,7 @@ impl Network {
                 let bytes = exploration.seen.bytes() as u64 + lts.bytes();
                 lts.spent = meter.spent(Activity::Compiling, lts.len() as u64, bytes);
             }
-            state.copy_from_slice(exploration.seen.shards[0].state(place));
+            state.copy_from_slice(&exploration.seen.shards[0].state(place));
             place += 1;
             if lts.spent.is_some() || self.at_cut(&state) {
                 lts.push_unexplored();

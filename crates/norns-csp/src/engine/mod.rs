@@ -6,7 +6,7 @@
 //! | a term split into components and the rules that join them | `shape`, `compile`, `machine`, `network` |
 //! | a term or a network explored into one transition system | [`lts`], `explore`, [`compress`], `bisim`, `watchdog` |
 //! | the specification, determinised | [`normal`] |
-//! | the search through the product of both | `search`, `store`, `layout`, `reduce`, `cycles` |
+//! | the search through the product of both | `search`, `store`, `disk`, `layout`, `reduce`, `cycles` |
 //! | what all of this may spend | [`budget`] |
 //! | questions, verdicts, counterexamples | [`check`], `question`, `witness`, `inside`, [`counterexample`] |
 
@@ -17,6 +17,7 @@ mod compile;
 pub mod compress;
 pub mod counterexample;
 mod cycles;
+mod disk;
 mod explore;
 mod inside;
 mod layout;

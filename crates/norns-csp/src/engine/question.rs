@@ -394,7 +394,10 @@ impl Run<'_> {
         }
     }
 
-    fn start<'n>(&self, network: &'n Network, goal: Goal<'n>, wanted: usize) -> Search<'n> {
+    fn start<'n>(&self, network: &'n Network, goal: Goal<'n>, wanted: usize) -> Search<'n>
+    where
+        Self: 'n,
+    {
         let deadlock_only =
             goal.spec.is_none() && !goal.divergence && goal.stable == Stable::Deadlock;
         // Divergence where taus can form a cycle, what happens after a refusal, priorities, a
@@ -413,13 +416,18 @@ impl Run<'_> {
         };
         let reducer =
             (how != Reduction::None && sound).then(|| Reducer::new(network, how, deadlock_only));
-        Search::new(network, goal, self.threads(), reducer, wanted)
+        let mut search = Search::new(network, goal, self.threads(), reducer, wanted);
+        if let Some(folder) = &self.options.disk {
+            search.spill_to(folder);
+        }
+        search
     }
 
     fn count(&mut self, search: &Search, network: &Network) {
         let statistics = &mut self.statistics;
         statistics.states = search.store.len() as u64;
         statistics.bytes = search.store.bytes() as u64;
+        statistics.disk_bytes = search.store.on_disk();
         statistics.transitions = search.transitions;
         statistics.state_bytes = network.layout.words as u64 * 8;
         statistics.components = network.components.len();

@@ -3,7 +3,14 @@
 //! load between three eighths and three quarters, so 5 to 11 bytes beyond the state itself.
 //!
 //! The store is divided by hash into shards, so that each worker of a parallel search inserts
-//! into its own.
+//! into its own. A store that was told to spill has all its states on disk (`disk`).
+
+use std::borrow::Cow;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use crate::engine::disk::Disk;
 
 /// Where a state is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -14,16 +21,22 @@ pub struct StateId {
 
 const CHUNK_STATES: usize = 1 << 14;
 const EMPTY: u32 = u32::MAX;
+// States that are read from disk at once.
+const READ_AHEAD: usize = 1 << 10;
 
 #[derive(Debug)]
 pub struct Shard {
     words: usize,
     chunks: Vec<Vec<u64>>,
-    len: usize,
+    // States in memory; none once they are on disk.
+    held: usize,
     // The low bits of an entry are the number of a state, below three quarters of the size and
     // so never all ones; the high bits are some of its hash. A power of two in size.
     table: Vec<u32>,
     index_mask: u32,
+    disk: Option<Disk>,
+    // The first error of the disk since the last commit.
+    failed: Option<io::Error>,
 }
 
 /// A hash whose low bits choose the slot and whose high bits choose the shard.
@@ -45,18 +58,50 @@ impl Shard {
         Shard {
             words,
             chunks: Vec::new(),
-            len: 0,
+            held: 0,
             table: vec![EMPTY; 1024],
             index_mask: 1023,
+            disk: None,
+            failed: None,
         }
     }
 
     pub fn len(&self) -> usize {
-        self.len
+        self.disk.as_ref().map_or(self.held, Disk::len)
+    }
+
+    /// A state by its number.
+    #[inline]
+    pub fn state(&self, index: u32) -> Cow<'_, [u64]> {
+        match &self.disk {
+            Some(disk) => Cow::Owned(
+                disk.state(index as usize)
+                    .expect("what was written to an open file can be read"),
+            ),
+            None => Cow::Borrowed(self.in_memory(index)),
+        }
+    }
+
+    /// Calls `visit` with each state of a range of numbers.
+    pub fn each(&self, range: Range<u32>, mut visit: impl FnMut(&[u64])) {
+        let Some(disk) = &self.disk else {
+            for index in range {
+                visit(self.in_memory(index));
+            }
+            return;
+        };
+        let (mut from, end) = (range.start as usize, range.end as usize);
+        while from < end {
+            let to = end.min(from + READ_AHEAD);
+            let states = disk.states(from..to);
+            let states = states.expect("what was written to an open file can be read");
+            states.chunks_exact(self.words).for_each(&mut visit);
+            from = to;
+        }
     }
 
     #[inline]
-    pub fn state(&self, index: u32) -> &[u64] {
+    fn in_memory(&self, index: u32) -> &[u64] {
         let at = (index as usize % CHUNK_STATES) * self.words;
         &self.chunks[index as usize / CHUNK_STATES][at..at + self.words]
     }
@@ -78,7 +123,7 @@ impl Shard {
             let mut touched = 0;
             for &slot in &slots[..count] {
                 if slot != EMPTY {
-                    touched ^= self.state(slot & self.index_mask)[0];
+                    touched ^= self.in_memory(slot & self.index_mask)[0];
                 }
             }
             std::hint::black_box(touched);
@@ -107,7 +152,7 @@ impl Shard {
             }
             if entry & !self.index_mask == tag {
                 let index = entry & self.index_mask;
-                let there = self.state(index);
+                let there = self.in_memory(index);
                 let same = match (there, state) {
                     ([a], [b]) => a == b,
                     ([a, c], [b, d]) => a == b && c == d,
@@ -121,19 +166,25 @@ impl Shard {
         }
     }
 
-    /// Adds a state; whether it is new.
+    /// Adds a state; whether it may be new (on disk, only a commit can tell).
     #[inline]
     pub fn insert(&mut self, state: &[u64], hash: u64) -> bool {
+        if let Some(disk) = &mut self.disk {
+            if let Err(error) = disk.reach(state) {
+                self.failed.get_or_insert(error);
+            }
+            return true;
+        }
         let (slot, None) = self.probe(state, hash) else {
             return false;
         };
         // All ones must stay free to mean an empty slot.
         assert!(
-            self.len < EMPTY as usize / 2,
+            self.held < EMPTY as usize / 2,
             "more than 2^31 states in one shard"
         );
-        self.table[slot] = self.len as u32 | self.tag(hash);
-        if self.len.is_multiple_of(CHUNK_STATES) {
+        self.table[slot] = self.held as u32 | self.tag(hash);
+        if self.held.is_multiple_of(CHUNK_STATES) {
             self.chunks
                 .push(Vec::with_capacity(CHUNK_STATES * self.words));
         }
@@ -141,8 +192,8 @@ impl Shard {
             .last_mut()
             .expect("a chunk with room")
             .extend_from_slice(state);
-        self.len += 1;
-        if self.len * 4 > self.table.len() * 3 {
+        self.held += 1;
+        if self.held * 4 > self.table.len() * 3 {
             self.grow();
         }
         true
@@ -153,8 +204,8 @@ impl Shard {
         self.table = Vec::new();
         self.index_mask = size as u32 - 1;
         let mut table = vec![EMPTY; size];
-        for index in 0..self.len as u32 {
-            let hash = hash(self.state(index));
+        for index in 0..self.held as u32 {
+            let hash = hash(self.in_memory(index));
             let mut slot = hash as usize & (size - 1);
             while table[slot] != EMPTY {
                 slot = (slot + 1) & (size - 1);
@@ -165,11 +216,36 @@ impl Shard {
     }
 
     fn find(&self, state: &[u64], hash: u64) -> Option<u32> {
-        self.probe(state, hash).1
+        let Some(disk) = &self.disk else {
+            return self.probe(state, hash).1;
+        };
+        let found = disk.find(state);
+        found
+            .expect("what was written to an open file can be read")
+            .map(|number| number as u32)
+    }
+
+    /// Moves all states to files in a folder, and those to come.
+    fn spill(&mut self, folder: &Path, bytes: usize) -> io::Result<()> {
+        let mut disk = Disk::new(self.words, folder, bytes)?;
+        disk.adopt(self.held, |index| self.in_memory(index).to_vec())?;
+        *self = Shard::new(self.words);
+        self.disk = Some(disk);
+        Ok(())
+    }
+
+    /// Ends a level of the search: states that are new to the disk get numbers.
+    fn commit(&mut self) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        self.disk.as_mut().map_or(Ok(()), Disk::commit)
     }
 
     fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK_STATES * self.words * 8 + self.table.len() * 4
+        self.chunks.len() * CHUNK_STATES * self.words * 8
+            + self.table.len() * 4
+            + self.disk.as_ref().map_or(0, Disk::bytes)
     }
 }
 
@@ -206,12 +282,36 @@ impl Store {
         })
     }
 
-    pub fn state(&self, id: StateId) -> &[u64] {
+    pub fn state(&self, id: StateId) -> Cow<'_, [u64]> {
         self.shards[id.shard as usize].state(id.index)
     }
 
     pub fn len(&self) -> usize {
         self.shards.iter().map(Shard::len).sum()
+    }
+
+    /// Moves all states to files in a folder, and those to come. `bytes` is the memory that these
+    /// may take before they are written.
+    pub fn spill(&mut self, folder: &Path, bytes: usize) -> io::Result<()> {
+        let each = bytes / self.shards.len();
+        let mut shards = self.shards.iter_mut();
+        shards.try_for_each(|shard| shard.spill(folder, each))
+    }
+
+    /// Whether states go to disk.
+    pub fn is_spilled(&self) -> bool {
+        self.shards.iter().any(|shard| shard.disk.is_some())
+    }
+
+    /// Ends a level of the search.
+    pub fn commit(&mut self) -> io::Result<()> {
+        self.shards.iter_mut().try_for_each(Shard::commit)
+    }
+
+    /// Bytes on disk.
+    pub fn on_disk(&self) -> u64 {
+        let disks = self.shards.iter().filter_map(|shard| shard.disk.as_ref());
+        disks.map(Disk::on_disk).sum()
     }
 
     /// Memory of states and tables.
@@ -221,7 +321,7 @@ impl Store {
 
     /// How many states each shard has: the place up to which a level goes.
     pub fn mark(&self) -> Vec<u32> {
-        self.shards.iter().map(|shard| shard.len as u32).collect()
+        self.shards.iter().map(|shard| shard.len() as u32).collect()
     }
 }
 

@@ -44,7 +44,7 @@ impl Search<'_> {
             return None;
         }
         let mut roots: Vec<StateId> = entrance().collect();
-        roots.sort_unstable_by(|&a, &b| self.store.state(a).cmp(self.store.state(b)));
+        roots.sort_unstable_by(|&a, &b| self.store.state(a).cmp(&self.store.state(b)));
         for colours in &mut seen.done {
             colours.fill(0);
         }
@@ -72,16 +72,16 @@ impl Search<'_> {
         }
         if self.goal.prune_divergent
             && let Some(spec) = self.goal.spec
-            && spec.divergent[self.network.layout.get(self.store.state(root), SPEC_FIELD) as usize]
+            && spec.divergent[self.network.layout.get(&self.store.state(root), SPEC_FIELD) as usize]
         {
             return None;
         }
         let successors = |id: StateId| -> Vec<StateId> {
             // The search did not follow a state of which not everything is known.
-            if self.network.at_cut(self.store.state(id)) {
+            if self.network.at_cut(&self.store.state(id)) {
                 return Vec::new();
             }
-            let all = self.taus(self.store.state(id));
+            let all = self.taus(&self.store.state(id));
             let known = all
                 .iter()
                 .rev()

@@ -10,6 +10,8 @@ mod divergence;
 mod expand;
 mod path;
 
+use std::path::Path;
+
 use crate::engine::budget::{Activity, Meter, Progress, Spent};
 use crate::engine::cycles;
 use crate::engine::network::{Network, Rule, Which};
@@ -103,6 +105,8 @@ pub struct Search<'a> {
     // How many violations to look for.
     wanted: usize,
     found: Vec<Found>,
+    // Where states go that find no room in memory.
+    disk: Option<&'a Path>,
 }
 
 // So many times more violations are collected than are wanted, since some of them are alike.
@@ -194,7 +198,13 @@ impl<'a> Search<'a> {
             cut: false,
             wanted,
             found: Vec::new(),
+            disk: None,
         }
+    }
+
+    /// Lets the search go on in files in a folder when its memory ends.
+    pub fn spill_to(&mut self, folder: &'a Path) {
+        self.disk = Some(folder);
     }
 
     /// The specification that is searched with.
@@ -366,19 +376,29 @@ impl<'a> Search<'a> {
             }
             from = to;
         }
+        self.store.commit().map_err(disk_failed)?;
         self.within(total, watch)
     }
 
     /// Reports progress, and whether the budget goes on.
-    fn within(&self, frontier: usize, watch: &mut Watch) -> Result<(), Spent> {
+    fn within(&mut self, frontier: usize, watch: &mut Watch) -> Result<(), Spent> {
         let states = self.store.len() as u64;
-        let bytes = self.store.bytes() as u64;
+        let mut bytes = self.store.bytes() as u64;
         (watch.progress)(&Progress {
             states,
             frontier: frontier as u64,
             depth: watch.depth,
             bytes,
         });
+        if let (Some(folder), Some(limit)) = (self.disk, watch.meter.byte_limit())
+            && !self.store.is_spilled()
+            && watch.meter.kept_bytes() + bytes > limit / 4 * 3
+        {
+            // What a level reaches is collected and sorted in memory.
+            let room = usize::try_from(limit / 16).unwrap_or(usize::MAX);
+            self.store.spill(folder, room).map_err(disk_failed)?;
+            bytes = self.store.bytes() as u64;
+        }
         match watch.meter.spent(Activity::Searching, states, bytes) {
             Some(Spent(what)) => Err(Spent(format!(
                 "{what} after {states} states of the product"
@@ -395,11 +415,15 @@ impl<'a> Search<'a> {
         level: usize,
         pass: Pass,
     ) {
-        for index in range {
-            worker
-                .current
-                .copy_from_slice(self.store.shards[shard].state(index));
+        self.store.shards[shard].each(range, |state| {
+            worker.current.copy_from_slice(state);
             self.state(worker, level, pass);
-        }
+        });
     }
+}
+
+fn disk_failed(error: std::io::Error) -> Spent {
+    Spent(format!(
+        "the states outgrew the memory and cannot be put on disk ({error})"
+    ))
 }

@@ -35,10 +35,9 @@ impl Search<'_> {
                 for (shard, store) in self.store.shards.iter().enumerate() {
                     let range =
                         self.levels[candidate].0[shard]..self.levels[candidate + 1].0[shard];
-                    for index in range {
-                        let from = store.state(index);
+                    store.each(range, |from| {
                         if before.as_ref().is_some_and(|(_, best)| &best[..] <= from) {
-                            continue;
+                            return;
                         }
                         let mut leads = false;
                         self.network.enabled_rules(from, which, |_, rule| {
@@ -55,7 +54,7 @@ impl Search<'_> {
                         if leads {
                             before = Some((candidate, from.to_vec()));
                         }
-                    }
+                    });
                 }
                 if before.is_some() {
                     break;
@@ -98,8 +97,8 @@ impl Search<'_> {
         let mut best: Option<(u64, usize, Vec<u64>)> = None;
         for level in 0..self.levels.len() - 1 {
             for (shard, store) in self.store.shards.iter().enumerate() {
-                for index in self.levels[level].0[shard]..self.levels[level + 1].0[shard] {
-                    let state = store.state(index);
+                let range = self.levels[level].0[shard]..self.levels[level + 1].0[shard];
+                store.each(range, |state| {
                     let node = layout.get(state, SPEC_FIELD);
                     let better = best.as_ref().is_none_or(|(n, l, s)| {
                         node > *n || node == *n && level == *l && state < &s[..]
@@ -107,7 +106,7 @@ impl Search<'_> {
                     if better {
                         best = Some((node, level, state.to_vec()));
                     }
-                }
+                });
             }
         }
         let (_, level, state) = best.expect("the initial state is there");
