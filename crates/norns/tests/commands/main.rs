@@ -4,6 +4,8 @@ mod cc;
 mod citations;
 mod detect;
 mod documents;
+mod install;
+mod licences;
 mod order;
 mod record;
 mod tools;
