@@ -50,16 +50,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// Which confirmed findings make `check` fail.
 #[derive(clap::Args)]
 pub struct Counting {
-    /// Findings that are known: only others count (norns baseline writes the file)
+    /// Ignore the findings of this file, which norns baseline has written
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Only the finding with this fingerprint counts (norns export-test uses it)
+    /// Fail only on the finding with this fingerprint (for the tests of norns export-test)
     #[arg(long, value_name = "FINGERPRINT", hide = true)]
     only: Option<String>,
 }
 
 impl Counting {
-    /// What is known: nothing without the option.
+    /// The known findings; none without the option.
     pub fn read(&self) -> Result<Baseline> {
         let baseline = self.baseline.as_deref().map(read).transpose()?;
         Ok(baseline.unwrap_or_default())
@@ -98,7 +98,7 @@ pub fn print_of(finding: &Finding, folder: &Path) -> String {
     })
 }
 
-/// For the person who reads the file: the kind and the functions.
+/// A description for whoever reads the file: the kind and the functions.
 pub fn what(finding: &Finding) -> String {
     let places: Vec<String> = finding
         .places

@@ -1,9 +1,9 @@
 //! `norns cc` and `norns c++`: the project's own compiler, with instrumentation and our runtime.
 //!
 //! A command that compiles gets `-fsanitize=thread` and what makes its hooks complete, a command
-//! that links gets the runtime, everything else reaches the compiler word for word. Why each option
-//! is there stands where it is added. Options come first on the command line when their order matters to
-//! the linker (the runtime must stand before the C library), else last.
+//! that links gets the runtime, everything else reaches the compiler word for word. The reason for
+//! each option stands where it is added. Options come first on the command line when their order
+//! matters to the linker (the runtime must stand before the C library), else last.
 //!
 //! Limits: a program for another machine, without an operating system or without the C library is
 //! compiled unchanged; `-static` is left out, since nothing can be interposed in such a program.
@@ -173,7 +173,7 @@ fn family_of(words: &[OsString]) -> anyhow::Result<Family> {
 
 /// The compiler's words with Norns's additions.
 fn wrap(compiler: &Compiler, mut words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
-    // Our own word: also tell where the code branches.
+    // An option of the wrapper itself: also record branches.
     let count = words.len();
     words.retain(|word| word != "--branches");
     let branches =

@@ -42,20 +42,21 @@ pub struct Arguments {
     command: Vec<OsString>,
     #[command(flatten)]
     kinds: Kinds,
-    /// How many times to record
+    /// How many times to record the program
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     runs: u32,
-    /// Seconds for prediction and replays together
+    /// Seconds after which no further replay starts
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     budget: u64,
     /// Which engines predict
     #[arg(long, value_enum, default_value = "auto")]
     engine: EngineName,
-    /// Record with values, one thread at a time: what they forbid is refuted without a replay
+    /// Record the values of reads and writes, with one thread running at a time: predictions that
+    /// contradict them are refuted without a replay
     #[arg(long)]
     values: bool,
-    /// Random delays in the first recording as well, from this seed; later ones always have them.
-    /// With --values, who runs when
+    /// Seed of random delays in the first recording as well; later recordings always have them.
+    /// With --values, the seed decides which thread runs when
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Seconds that one run of the program may take
@@ -64,13 +65,13 @@ pub struct Arguments {
     /// Megabytes of memory that one run of the program may use
     #[arg(long, default_value_t = 4096, value_name = "MEGABYTES")]
     memory_limit: u64,
-    /// A word for the compiler, such as -O2 or -lm; may be repeated
+    /// An option for the compiler, such as -O2 or -lm; may be repeated
     #[arg(long = "flag", value_name = "WORD", allow_hyphen_values = true)]
     flags: Vec<OsString>,
-    /// Also list what was predicted, but refuted by its replays
+    /// Also list predictions that were refuted
     #[arg(long)]
     all: bool,
-    /// Findings to leave out: a suppression file of ThreadSanitizer
+    /// A file in the suppression format of ThreadSanitizer: matching findings are left out
     #[arg(long, value_name = "FILE")]
     suppressions: Option<PathBuf>,
     #[command(flatten)]
@@ -129,7 +130,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     })
 }
 
-/// What to run: compiled from the sources, or as it is given.
+/// The program to run: compiled from the sources, or as it was given.
 fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
     let folder = std::env::current_dir().context("cannot tell the working directory")?;
     let mut preload = None;
@@ -187,7 +188,8 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
     Ok(findings)
 }
 
-/// Names the findings, sorts them and leaves out what the user does not want to see.
+/// Gives the findings their ids, renames the files that were kept under the old ones, and applies
+/// the suppressions.
 fn finish(arguments: &Arguments, run: &Run, all: &mut Findings) -> Result<()> {
     let folder = run.about()?.folder;
     all.relative_to(&folder);

@@ -124,7 +124,7 @@ fn parse(file: PathBuf, text: &str, command: &Command) -> Result<Config> {
             };
             let folder = config.file.parent().expect("a file is in a folder");
             let values = values(value, option, folder)
-                .with_context(|| format!("{place}: --{key} cannot be so"))?;
+                .with_context(|| format!("{place}: invalid value for --{key}"))?;
             check(option, &values).with_context(|| format!("{place}: --{key}"))?;
             config.settings.push(Setting {
                 command: name.into(),
@@ -211,7 +211,8 @@ fn like<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// How many letters to add, take away or change to come from one word to the other.
+/// The edit distance: how many letters to insert, delete or change to turn one
+/// word into the other.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -357,7 +358,7 @@ mod tests {
         );
         check(
             "[check]\nbudget = [1]\n",
-            "/p/norns.toml:2: --budget cannot be so: it takes one value, not a list",
+            "/p/norns.toml:2: invalid value for --budget: it takes one value, not a list",
         );
         check(
             "check = 3\n",

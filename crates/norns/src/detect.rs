@@ -1,8 +1,9 @@
 //! `norns detect -- ./app`: the race detector alone, as people know it from ThreadSanitizer.
 //!
 //! Runs the program once, as it is, and reports the races that happened. The program's output
-//! goes where it always goes. Exit status: as for `check`; but when `TSAN_OPTIONS` has an `exitcode`, as
-//! ThreadSanitizer does it: that one when something was found (unless it is 0), else the program's.
+//! goes where it always goes. The exit status is that of `check`, unless `TSAN_OPTIONS` has an
+//! `exitcode`: then, as with ThreadSanitizer, it is that one if something was found and it is not
+//! 0, and otherwise the program's own.
 //!
 //! A forked child is watched as a program of its own from its first thread on, and so is a program
 //! that the process becomes by `exec`. Of the earlier access of a race the place is known, not its
@@ -35,8 +36,8 @@ pub struct Arguments {
     /// The program, built with norns-cc, and its arguments
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
-    /// Findings to leave out: a suppression file of ThreadSanitizer, besides the one that
-    /// TSAN_OPTIONS names
+    /// A file in the suppression format of ThreadSanitizer, besides the one that TSAN_OPTIONS names:
+    /// matching findings are left out
     #[arg(long, value_name = "FILE")]
     suppressions: Vec<PathBuf>,
     /// Seconds that the program may take
@@ -158,7 +159,8 @@ fn read_suppressions(path: &Path, program: &Path) -> Result<Vec<Suppression>> {
     suppression::parse(&text).map_err(|problem| anyhow::anyhow!("{}: {problem}", path.display()))
 }
 
-/// What was told to this file, and to those of programs that others became; removes them.
+/// Reads and removes the reports of a run: that of the program, and those of the programs that
+/// its processes became by `exec`.
 fn take_reports(file: &Path) -> Result<Vec<Report>, process::Error> {
     let prefix = file.file_name().unwrap_or_default().as_encoded_bytes();
     let folder = file.parent().unwrap_or(Path::new("/"));
@@ -183,7 +185,7 @@ fn take_reports(file: &Path) -> Result<Vec<Report>, process::Error> {
         .collect()
 }
 
-/// All that a suppression of this race may name.
+/// The functions, files and modules that a suppression of this race may name.
 fn frames_of(race: &Race, symbols: &mut Symboliser) -> Vec<Frame> {
     let tops = [race.earlier.pc, race.later.pc];
     let callers = race.stack.iter().copied();

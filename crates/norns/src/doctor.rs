@@ -1,6 +1,7 @@
-//! `norns doctor`: is everything here that Norns needs? Each check says what was found, what is needed
-//! and the command that helps. What can be tried is tried: a small threaded program is built, run and
-//! recorded with every compiler.
+//! `norns doctor`: checks that everything Norns needs is installed and allowed.
+//!
+//! Each check says what was found, what is needed and the command that helps. Compilers are not
+//! only looked for: each builds, runs and records a small threaded program.
 
 use std::env;
 use std::ffi::OsStr;
@@ -17,7 +18,7 @@ use crate::{exit, runtime_library};
 #[derive(clap::Args)]
 pub struct Arguments {}
 
-/// What one check gave.
+/// The result of one check.
 struct Check {
     name: String,
     found: String,

@@ -1,4 +1,4 @@
-//! `norns export-test ID`: a finding as a regression test that the user keeps.
+//! `norns export-test ID`: writes a finding as a regression test for the user to keep.
 //!
 //! The test fails while the bug is there and passes when it is fixed: it checks the program again
 //! and looks for a confirmed finding with the same fingerprint, so that it survives rebuilds and

@@ -45,14 +45,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Keep the findings of a run as known: check --baseline fails only on others
+    /// Save the findings of a run as known, so that check --baseline fails only on new ones
     Baseline(baseline::Arguments),
     /// Compile C with the project's own compiler, instrumented (the same as norns-cc)
     Cc(cc::Arguments),
     /// Compile C++ with the project's own compiler, instrumented (the same as norns-c++)
     #[command(name = "c++")]
     Cxx(cc::Arguments),
-    /// Compile if need be, record, predict, replay and report
+    /// Find bugs: compile if needed, record, predict, replay and report
     Check(check::Arguments),
     /// Write completions for a shell, or the manual pages
     Completions(completions::Arguments),
@@ -62,23 +62,23 @@ enum Command {
     Csp(csp::Arguments),
     /// Run a program once under the race detector
     Detect(detect::Arguments),
-    /// Check that everything is here that Norns needs, and say what to do if not
+    /// Check that everything Norns needs is installed, and say what to do if not
     Doctor(doctor::Arguments),
-    /// Explain a code, with a program that shows the bug and its repair
+    /// Explain the code of a finding, with a program that shows the bug and its repair
     Explain(explain::Arguments),
     /// Write a finding as a regression test that fails while the bug is there
     ExportTest(export_test::Arguments),
     /// Write the model of a trace as CSPM
     Model(model::Arguments),
-    /// Ask the ordering solver about single events of a trace
+    /// Ask the ordering solver about particular events of a trace
     Order(order::Arguments),
     /// Predict races and deadlocks from a trace
     Predict(predict::Arguments),
     /// Run a program once and keep its trace
     Record(record::Arguments),
-    /// Make a finding happen again, in the debugger if asked
+    /// Reproduce a finding, in the debugger if asked
     Replay(replay::Arguments),
-    /// Write the findings of a run as a page, or for another program
+    /// Write the findings of a run as an HTML page or in another format
     Report(report::Arguments),
     /// List, find or remove the runs that were kept
     Runs(runs::Arguments),
@@ -89,7 +89,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    end_quietly_when_nobody_reads();
+    exit_quietly_without_a_reader();
     let result = match cc::called_as_compiler() {
         Some((language, words)) => cc::run(language, words),
         None => arguments().and_then(|arguments| match arguments.command {
@@ -123,9 +123,10 @@ fn main() -> ExitCode {
     })
 }
 
-/// `norns runs | head`: what is printed by macros panics when the reader has gone. The signal that
-/// ends other programs then is not for us: programs that are checked may close their input early.
-fn end_quietly_when_nobody_reads() {
+/// Exits without a word when the reader of standard output is gone, as in `norns runs | head`:
+/// the printing macros panic then. SIGPIPE, which ends other programs in that case, stays ignored,
+/// because a program under test may close its input while Norns writes to it.
+fn exit_quietly_without_a_reader() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let message = panic.payload_as_str().unwrap_or_default();
@@ -142,7 +143,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     causes.any(|kind| kind == std::io::ErrorKind::BrokenPipe)
 }
 
-/// The command line; bad usage ends here.
+/// Parses the command line with the defaults of `norns.toml`; exits on bad usage.
 fn arguments() -> anyhow::Result<Arguments> {
     let matches = config::apply(Arguments::command())?.get_matches();
     Ok(Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))

@@ -1,4 +1,4 @@
-//! `norns order`: questions to the ordering solver about single events of a trace.
+//! `norns order`: questions to the ordering solver about particular events of a trace.
 //!
 //! `norns predict --engine order` asks about everything; this command is for one pair or cycle,
 //! for a second opinion (`--second-opinion` asks an installed `z3`, `--smt2` writes the same
@@ -15,7 +15,7 @@ use norns_order::smtlib;
 use norns_predict::order::{Constraint, Engine, Outcome};
 use norns_trace::{EventIndex, Trace};
 
-/// Without questions of the user, so many conflicting pairs are looked at.
+/// How many conflicting pairs are examined when the user names none.
 const MOST_PAIRS: usize = 1_000_000;
 const MOST_CYCLES: usize = 10_000;
 
@@ -42,7 +42,8 @@ pub struct Arguments {
     /// The second event takes place only after the first
     #[arg(long, value_name = "I,J")]
     before: Vec<Events>,
-    /// Write the formula and the questions as SMT-LIB 2 and ask nobody (- is the standard output)
+    /// Write the formula and the questions as SMT-LIB 2 instead of solving them; - is the standard
+    /// output
     #[arg(long, value_name = "FILE")]
     smt2: Option<PathBuf>,
     /// Ask Z3 (the program `z3` of the PATH) about everything that comes out impossible
@@ -56,7 +57,7 @@ pub struct Arguments {
         requires = "second_opinion"
     )]
     second_opinion_limit: u64,
-    /// Conflicts that one question may cost
+    /// Conflicts that the solver may spend on one question
     #[arg(long, default_value_t = 100_000)]
     budget: u64,
     /// Print the schedules
@@ -112,7 +113,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     engine.budget = arguments.budget;
     if engine.mismatches() > 0 {
         eprintln!(
-            "warning: {} reads did not see the last write of the trace; each is taken to need it",
+            "warning: {} reads did not see the last write of the trace; each is assumed to need that write",
             engine.mismatches()
         );
     }

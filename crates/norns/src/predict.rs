@@ -257,7 +257,7 @@ fn findings(
     }
 }
 
-/// What makes a place another one to a person: file, line, function and kind of access; the
+/// What distinguishes two places for a person: file, line, function and kind of access; the
 /// program counter where the source is not known.
 fn source_place(trace: &Trace, event: EventIndex) -> (String, u32, String, AccessKind, u64) {
     let what = &trace.events[event.index()];
@@ -377,7 +377,7 @@ fn in_places(places: &[Place]) -> String {
     places.join(" ")
 }
 
-/// Only what is not zero, but always the candidates and the undecided ones.
+/// The counts that are not zero; those of candidates and undecided ones always.
 fn in_words(counts: &Counts) -> String {
     let parts = [
         (counts.filtered.ordered, "ruled out by order"),

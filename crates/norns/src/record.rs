@@ -31,7 +31,7 @@ pub struct Arguments {
     /// input is the same [default: 1]. Without, asks for small random delays
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
     /// The program and its arguments

@@ -1,4 +1,4 @@
-//! `norns replay ID`: make a finding happen again.
+//! `norns replay ID`: reproduces a finding.
 //!
 //! Exit status: 0 when it happened every time, 1 when not.
 
@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Start gdb at the moment before it happens
     #[arg(long)]
     gdb: bool,
-    /// Replay so many times and count
+    /// How many times to replay it; the successes are counted
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     times: u32,
     /// Seconds that one run may take

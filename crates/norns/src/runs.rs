@@ -2,8 +2,8 @@
 //!
 //! Every run of `check`, `record` or `predict` that is kept has a folder of its own, named by a
 //! rising number, under `$NORNS_RUNS`, or `$XDG_STATE_HOME/norns`, or `~/.local/state/norns`. The
-//! folders are the only truth: there is no index. The oldest are removed when there are more than
-//! `KEPT`.
+//! folders are the only record of them: there is no index. The oldest are removed when there are
+//! more than `KEPT`.
 //!
 //! ```text
 //! 12/run.json           what was run, where, when (format 1)

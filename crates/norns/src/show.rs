@@ -31,7 +31,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Colours when standard output is a terminal and nobody asked for none; `CLICOLOR_FORCE` wins.
+/// Colours if standard output is a terminal and `NO_COLOR` is not set; `CLICOLOR_FORCE` overrides
+/// both.
 pub fn style() -> Style {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     let colour = set("CLICOLOR_FORCE") || (std::io::stdout().is_terminal() && !set("NO_COLOR"));

@@ -73,7 +73,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Export { file, output } => export(&file, output.as_deref()),
     };
     match done {
-        // Whoever read our output has seen enough.
+        // The reader of our output has closed the pipe.
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
         done => done.map(|()| ExitCode::SUCCESS),
     }
@@ -151,7 +151,8 @@ fn import(output: &Path, format: Option<TextFormat>, text: &Path) -> anyhow::Res
     Ok(())
 }
 
-/// The first line that says something decides.
+/// Guesses the format of a text from its first line that is neither empty nor a comment, and from
+/// its name.
 fn guess_format(begin: &[u8], path: &Path) -> TextFormat {
     let lines = begin.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let first = lines
@@ -333,7 +334,7 @@ fn export(path: &Path, output: Option<&Path>) -> anyhow::Result<()> {
             .map(|(name, number)| format!("{number} {name}"))
             .collect();
         eprintln!(
-            "warning: the STD format cannot say all; left out: {}",
+            "warning: the STD format cannot express everything; left out: {}",
             list.join(", ")
         );
     }

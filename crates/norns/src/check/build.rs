@@ -11,7 +11,7 @@ use norns_replay::Input;
 
 use crate::cc::{self, Language};
 
-/// Compiles and links the sources into one program, which tells its branches if asked for.
+/// Compiles and links the sources into one program; with `branches`, it records its branches too.
 pub fn build(
     sources: &[PathBuf],
     flags: &[OsString],
@@ -46,7 +46,7 @@ pub fn build(
     Ok(())
 }
 
-/// Whether the program asks for the runtime itself: its file names the library or its hooks.
+/// Whether the program was built with norns-cc: its file mentions the runtime or its hooks.
 pub fn is_instrumented(file: &Path) -> bool {
     let Ok(bytes) = fs::read(file) else {
         return false;
@@ -55,8 +55,8 @@ pub fn is_instrumented(file: &Path) -> bool {
     mentions(b"libnorns_rt") || mentions(b"__tsan_init")
 }
 
-/// Where the program reads from: our own standard input if it is a terminal or has something to
-/// say, else nothing.
+/// What the program reads as its standard input: ours if it is a terminal, a file or a pipe, and
+/// otherwise nothing.
 pub fn input() -> Input {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {

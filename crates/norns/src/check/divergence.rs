@@ -1,7 +1,7 @@
 //! Why a program did not follow its schedule, in a sentence.
 //!
-//! Operations and places are named as every view names them. What the recording did not come to,
-//! an object or a place, is named from the symbols of the run that came to it.
+//! Operations and places are named as every view names them. An object or a place that is not in
+//! the recording is named from the symbols of the run that came to it.
 
 use norns_replay::report::{Diverged, Operation, Report, Why};
 use norns_replay::{Ended, Left};
@@ -62,11 +62,11 @@ impl<'a> Divergence<'a> {
                 format!("{thread} waits in {came_to} where the schedule expects {expected}")
             }
             Why::Sleeps => format!(
-                "{thread} sleeps in a wait of its own that nobody is left to end, where the \
-                 schedule expects {expected}"
+                "{thread} sleeps in a wait that Norns cannot see into and that no running thread is \
+                 left to end, where the schedule expects {expected}"
             ),
             Why::NotCreated => {
-                format!("nobody created {thread} where the schedule expects its {expected}")
+                format!("{thread} was not created where the schedule expects its {expected}")
             }
             Why::OtherExchange => {
                 format!("{thread} came to {expected}, and the exchange went the other way")
@@ -101,7 +101,7 @@ impl<'a> Divergence<'a> {
         };
         let address = operation.address;
         let op = match operation.code {
-            // What numbers the other thread is the runtime's own.
+            // The runtime's own number of the other thread would tell the user nothing.
             Code::Fork => return "the creation of a thread".into(),
             Code::Join => return "a join".into(),
             Code::Custom => return "an event of its own".into(),
@@ -119,8 +119,8 @@ impl<'a> Divergence<'a> {
         }
     }
 
-    /// The same operation in the recording: at this place, or else of this object, since what is
-    /// on a stack or on the heap may have lain elsewhere.
+    /// The same operation in the recording: at this place, or else on this object. The place comes
+    /// first because an object on a stack or the heap can have another address in every run.
     fn recorded(&self, operation: Operation) -> Option<Op> {
         let Operation {
             code, address, pc, ..
@@ -146,7 +146,7 @@ impl<'a> Divergence<'a> {
         }
     }
 
-    /// Where the thread is: as the trace shows the place, if it has it.
+    /// Where the thread is, in the words of the trace if the place occurs there.
     fn place(&self) -> String {
         let Some(Operation { pc, .. }) = self.diverged.operation else {
             return String::new();

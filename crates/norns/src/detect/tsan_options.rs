@@ -2,7 +2,7 @@
 //!
 //! The syntax is that of the sanitizers' own runtime: `name=value` with blanks, commas or colons
 //! between, values quoted where they hold one. Options that ThreadSanitizer has and Norns does
-//! not need are passed over.
+//! not need are ignored.
 
 use std::path::PathBuf;
 
