@@ -48,8 +48,8 @@ fn build(here: &Path) -> String {
 
 fn build_runtime(here: &Path, target: &Path) -> PathBuf {
     let root = here.join("../..");
-    for folder in ["crates/norns-rt", "crates/norns-wire", "Cargo.toml"] {
-        println!("cargo::rerun-if-changed={}", root.join(folder).display());
+    for part in ["crates", "Cargo.toml", "Cargo.lock"] {
+        println!("cargo::rerun-if-changed={}", root.join(part).display());
     }
     let status = Command::new(env::var_os("CARGO").expect("cargo sets it"))
         .args(["build", "--release", "--locked", "--package", "norns-rt"])
