@@ -1,36 +1,39 @@
 //! Paths over few edges and long chains.
 //!
-//! The nodes are divided into chains, of which every node has a fixed edge to the next (threads,
-//! for our callers). What the fixed edges order is known by vector clocks, one entry a chain for
-//! every node. So a path is a sequence of conditional edges, and between two of them the clocks
-//! say whether one leads to the next: a search looks at edges, not at nodes, and does not grow
-//! with the length of the chains. (The idea of indexing a changing order by chains is that of
-//! collective sparse segment trees, Tunç et al. 2024.)
+//! The nodes are divided into chains, in which every node has a fixed edge to the next (for our
+//! callers, a chain is a thread). Vector clocks, with one entry for each chain, hold what the fixed
+//! edges order. A path is then a sequence of conditional edges, and the clocks say whether one leads
+//! to the next: a search visits edges, not nodes, and does not depend on the length of the chains.
+//! (The idea of indexing a changing order by chains is that of collective sparse segment trees, Tunç
+//! et al. 2024.)
 
 use crate::formula::{Literal, Node};
 
 pub(crate) struct Chains {
+    /// For every node its chain.
     chain: Vec<u32>,
+    /// For every node its position in the chain.
     position: Vec<u32>,
-    /// The nodes of every chain, in their order.
+    /// For every chain its nodes, in their order.
     nodes: Vec<Vec<u32>>,
-    /// For every node and chain: how many nodes of the chain come before it or are it.
+    /// For every node and chain: how many nodes of the chain come before the node or are it.
     known: Vec<u32>,
-    /// For every chain the conditional edges that leave it. The last added is the last.
+    /// For every chain, the conditional edges that leave it, in the order in which they were added.
     edges: Vec<Vec<Edge>>,
-    /// For every chain the lowest position that the search has reached.
+    /// For every chain, the lowest position that the search has reached.
     lowest: Vec<u32>,
+    /// The steps of the search, in breadth-first order.
     steps: Vec<Step>,
 }
 
 struct Edge {
-    /// Where in its chain it begins.
+    /// The position of its first node in the chain.
     from: u32,
     to: u32,
     literal: Literal,
 }
 
-/// An edge that a search has taken, and the step before.
+/// A node that a search has reached, by which conditional edge, and the step before.
 struct Step {
     node: u32,
     literal: Option<Literal>,
@@ -38,8 +41,8 @@ struct Step {
 }
 
 impl Chains {
-    /// `chain` of every node. Edges lead from smaller to greater numbers, among them one from
-    /// each node to the next of its chain.
+    /// `chain` has the chain of every node. Edges lead from smaller to greater numbers; among them is
+    /// one from each node to the next of its chain.
     pub fn new(chain: Vec<u32>, edges: &[(Node, Node)]) -> Self {
         let count = chain.len();
         let chains = chain.iter().map(|&c| c as usize + 1).max().unwrap_or(0);
@@ -95,7 +98,7 @@ impl Chains {
         );
     }
 
-    /// The first position of a chain that fixed edges lead to from `node`.
+    /// The first position of a chain that is reachable from `node` over fixed edges.
     fn first_after(&self, node: u32, chain: usize) -> u32 {
         let (own, position) = (
             self.chain[node as usize] as usize,
@@ -110,8 +113,8 @@ impl Chains {
             as u32
     }
 
-    /// The literals of a path from `a` to `b` with as few literals as possible, over edges that
-    /// `usable` admits. `label` grows along every edge.
+    /// The literals of a path from `a` to `b` with as few literals as possible, over edges whose
+    /// literals are `usable`. `label` increases along every edge.
     pub fn path(
         &mut self,
         a: Node,
@@ -163,6 +166,7 @@ impl Chains {
         None
     }
 
+    /// The literals of the path to this step.
     fn literals(&self, mut at: usize) -> Vec<Literal> {
         let mut literals = Vec::new();
         while let Some(literal) = self.steps[at].literal {

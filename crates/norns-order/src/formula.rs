@@ -1,8 +1,8 @@
 //! Formulas over the order of nodes: literals, clauses and counts.
 //!
-//! An order is total, so one variable serves both "a before b" and "b before a": its two
-//! polarities are the two edges. The same type is a whole formula (for Z3 and for SMT-LIB) and
-//! the place where a `Lazy` source of constraints puts its next clauses.
+//! An order is total, so one variable serves for both "a before b" and "b before a": its two
+//! polarities are the two edges. The same type is used for a complete formula (for Z3 and SMT-LIB)
+//! and as the place where a `Lazy` source of clauses puts new ones.
 
 use rustc_hash::FxHashMap;
 
@@ -16,7 +16,7 @@ impl Node {
     }
 }
 
-/// A variable or its negation: twice the variable, plus one when negated.
+/// A variable or its negation: twice the variable, plus one if negated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Literal(pub(crate) u32);
 
@@ -50,28 +50,36 @@ impl std::ops::Not for Literal {
 /// What a variable means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atom {
-    /// True when the first node comes before the second; the first has the smaller number.
+    /// True if the first node comes before the second. The first has the smaller number.
     Before(Node, Node),
-    /// A plain Boolean and the value with which a search begins.
+    /// A plain Boolean, with the value that a search starts from.
     Boolean(bool),
 }
 
-/// `terms` of which at least `at_least` hold.
+/// Holds if at least `at_least` of the terms hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sum {
     pub terms: Vec<Literal>,
     pub at_least: usize,
 }
 
+/// Holds if one of the literals or one of the sums does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub literals: Vec<Literal>,
+    pub sums: Vec<Sum>,
+}
+
 /// A conjunction of clauses and counts over `atoms`.
 #[derive(Clone, Debug, Default)]
 pub struct Formula {
     atoms: Vec<Atom>,
+    /// The variable of each pair of nodes, the smaller first.
     pairs: FxHashMap<(Node, Node), u32>,
     pub clauses: Vec<Vec<Literal>>,
-    /// Each entry holds when one of its literals or one of its sums does. `Solver` does not take
-    /// these: a `Lazy` source gives it the clauses that follow from them where they are violated.
-    pub counts: Vec<(Vec<Literal>, Vec<Sum>)>,
+    /// `Solver` does not support these: a `Lazy` source gives it the clauses that follow from a count
+    /// when they are violated.
+    pub counts: Vec<Count>,
 }
 
 impl Formula {
@@ -95,13 +103,13 @@ impl Formula {
         Literal::new(variable as usize, a > b)
     }
 
-    /// The variable for the order of the two, where there is one.
+    /// The variable for the order of the two nodes, if there is one.
     pub(crate) fn variable(&self, a: Node, b: Node) -> Option<usize> {
         let pair = (a.min(b), a.max(b));
         self.pairs.get(&pair).map(|&variable| variable as usize)
     }
 
-    /// A new Boolean variable with which a search begins as `start`.
+    /// A new Boolean variable. `start` is the value that a search starts from.
     pub fn boolean(&mut self, start: bool) -> Literal {
         self.atoms.push(Atom::Boolean(start));
         Literal::new(self.atoms.len() - 1, false)
@@ -112,10 +120,10 @@ impl Formula {
     }
 
     pub fn count(&mut self, literals: Vec<Literal>, sums: Vec<Sum>) {
-        self.counts.push((literals, sums));
+        self.counts.push(Count { literals, sums });
     }
 
-    /// The two nodes of an order literal, the earlier first.
+    /// The two nodes of an order literal, the earlier first; `None` for a Boolean.
     pub fn edge(&self, literal: Literal) -> Option<(Node, Node)> {
         match self.atoms[literal.variable()] {
             Atom::Before(a, b) if literal.negated() => Some((b, a)),

@@ -1,7 +1,7 @@
 //! Z3 as the reference: the same formula, one integer per node.
 //!
-//! Ties need not be forbidden, see `smtlib`. Slow from a few hundred nodes on; it is here to be
-//! asked for a second opinion and to be measured against.
+//! Ties need not be forbidden, see `smtlib`. Z3 is slow from a few hundred nodes on; it is here for a
+//! second opinion and as a yardstick for benchmarks.
 
 use z3::ast::{Bool, Int};
 use z3::{Params, SatResult};
@@ -9,11 +9,11 @@ use z3::{Params, SatResult};
 use crate::formula::{Atom, Formula, Literal, Node};
 use crate::solver::Answer;
 
-/// Z3 itself, for one formula after the other: to make it costs more than a small formula does.
+/// A Z3 solver, for one formula after the other: creating it costs more than a small formula.
 pub struct Z3(z3::Solver);
 
 impl Z3 {
-    /// `milliseconds` for one question; without, as long as it takes.
+    /// `milliseconds` is the time limit for one question, if there is one.
     pub fn new(milliseconds: Option<u32>) -> Self {
         let solver = z3::Solver::new();
         if let Some(limit) = milliseconds {
@@ -25,7 +25,7 @@ impl Z3 {
     }
 }
 
-/// One formula, which Z3 knows for as long as this lives.
+/// One formula, which is asserted as long as this value lives.
 pub struct Reference<'z> {
     solver: &'z mut z3::Solver,
     nodes: Vec<Int>,
@@ -63,9 +63,9 @@ impl<'z> Reference<'z> {
             let parts = reference.literals(formula, clause);
             reference.solver.assert(Bool::or(&parts));
         }
-        for (literals, sums) in &formula.counts {
-            let mut parts = reference.literals(formula, literals);
-            for sum in sums {
+        for count in &formula.counts {
+            let mut parts = reference.literals(formula, &count.literals);
+            for sum in &count.sums {
                 let terms = reference.literals(formula, &sum.terms);
                 let terms: Vec<(&Bool, i32)> = terms.iter().map(|term| (term, 1)).collect();
                 let at_least = i32::try_from(sum.at_least).expect("sums are small");
@@ -105,7 +105,8 @@ impl<'z> Reference<'z> {
                     .booleans
                     .get(literal.variable())
                     .and_then(Option::as_ref);
-                let boolean = known.expect("the formula has not grown");
+                let boolean =
+                    known.expect("the formula has no more variables than when it was asserted");
                 if literal.negated() {
                     boolean.not()
                 } else {

@@ -2,11 +2,11 @@
 //!
 //! One integer per node, as in Said et al. (2011), section 3.1. Every literal stands for a strict
 //! inequality in one of the two directions and is never negated, so ties need not be forbidden:
-//! breaking them in any way makes no literal false.
+//! however they are broken, no literal becomes false.
 
 use std::fmt::{self, Write};
 
-use crate::formula::{Formula, Literal, Node, Sum};
+use crate::formula::{Atom, Formula, Literal, Node, Sum};
 
 /// Declares the nodes and Booleans and asserts edges, clauses and counts.
 pub fn write(
@@ -25,7 +25,7 @@ pub fn write(
         writeln!(out, "(declare-fun o{node} () Int)")?;
     }
     for (variable, atom) in formula.atoms().iter().enumerate() {
-        if matches!(atom, crate::formula::Atom::Boolean(_)) {
+        if matches!(atom, Atom::Boolean(_)) {
             writeln!(out, "(declare-fun b{variable} () Bool)")?;
         }
     }
@@ -37,15 +37,15 @@ pub fn write(
         disjunction(out, formula, clause, &[])?;
         writeln!(out, ")")?;
     }
-    for (literals, sums) in &formula.counts {
+    for count in &formula.counts {
         write!(out, "(assert ")?;
-        disjunction(out, formula, literals, sums)?;
+        disjunction(out, formula, &count.literals, &count.sums)?;
         writeln!(out, ")")?;
     }
     Ok(())
 }
 
-/// One question: satisfiable under these literals?
+/// Asks whether the formula is satisfiable under these literals.
 pub fn write_query(out: &mut impl Write, formula: &Formula, query: &[Literal]) -> fmt::Result {
     writeln!(out, "(push 1)")?;
     for &literal in query {

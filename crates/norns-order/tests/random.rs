@@ -1,11 +1,11 @@
-//! Random small formulas: the solver must say what trying all orders says.
+//! Small random formulas: the solver has to give the answer that trying all orders gives.
 
-use norns_order::{Answer, Literal, NoMore, Node, Query, Solver};
+use norns_order::{Answer, Literal, NoLazyClauses, Node, Query, Solver};
 use norns_random::Random;
 
 const NODES: u32 = 5;
 
-/// A literal as the test sees it: an order, or one of two Booleans.
+/// A literal of the test: an order of two nodes, or one of two Booleans.
 #[derive(Clone, Copy)]
 enum Part {
     Before(u32, u32),
@@ -48,7 +48,7 @@ fn satisfiable(orders: &[Vec<u32>], edges: &[(u32, u32)], clauses: &[Vec<Part>])
 }
 
 #[test]
-fn as_trying_all_orders() {
+fn the_solver_agrees_with_trying_all_orders() {
     let mut orders = Vec::new();
     permutations(&mut Vec::new(), &mut orders);
     let (mut yes, mut no) = (0, 0);
@@ -73,7 +73,7 @@ fn as_trying_all_orders() {
             }
         };
         let mut clauses = Vec::new();
-        // Questions under assumptions, and between them more and more clauses.
+        // Asks under assumptions, and adds a clause before each question.
         for _ in 0..12 {
             let clause: Vec<Part> = (0..1 + random.below(3))
                 .map(|_| random_part(&mut random))
@@ -96,7 +96,7 @@ fn as_trying_all_orders() {
                 start: None,
                 conflicts: u64::MAX,
             };
-            let answer = solver.solve(&query, &mut NoMore);
+            let answer = solver.solve(&query, &mut NoLazyClauses);
             let mut all = clauses.clone();
             all.extend(asked.iter().map(|&part| vec![part]));
             let expected = satisfiable(&orders, &edges, &all);
@@ -105,5 +105,8 @@ fn as_trying_all_orders() {
             no += usize::from(!expected);
         }
     }
-    assert!(yes > 500 && no > 500, "both answers are there: {yes}, {no}");
+    assert!(
+        yes > 500 && no > 500,
+        "both answers have to occur: {yes} satisfiable, {no} not"
+    );
 }

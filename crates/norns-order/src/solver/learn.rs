@@ -1,11 +1,11 @@
-//! Clauses come under watch, are learned from conflicts, and are dropped again.
+//! Adding clauses, learning them from conflicts, and dropping learned ones.
 
-use super::{Clause, GROWTH, LEARNED, Reason, Solver};
+use super::{Clause, LEARNED, LEARNED_KEPT, Reason, Solver, WEIGHT_GROWTH, Watch};
 use crate::formula::Literal;
 
 impl Solver {
-    /// Puts a clause under watch, whatever the state of the trail. Goes back to the level at
-    /// which it is unit or false; then its literal is assigned or the conflict returned.
+    /// Adds a clause, whatever the state of the trail. If it is unit or false at some level, goes back
+    /// to that level and assigns its literal or returns the conflict.
     pub(super) fn attach(&mut self, mut literals: Vec<Literal>, glue: u32) -> Option<Vec<Literal>> {
         let rank = |solver: &Solver, literal: Literal| match solver.assigned_value(literal) {
             Some(true) | None => u32::MAX,
@@ -30,8 +30,7 @@ impl Solver {
         }
         let (first, second) = (rank(self, literals[0]), rank(self, literals[1]));
         let number = self.clauses.len() as u32;
-        self.watches[literals[0].index()].push((number, literals[1]));
-        self.watches[literals[1].index()].push((number, literals[0]));
+        self.watch(number, &literals);
         self.learned += usize::from(glue > 0);
         let source = match glue {
             0 => self.tracked.len() as u32 - 1,
@@ -54,10 +53,10 @@ impl Solver {
         Some(literals)
     }
 
-    /// Learns from a conflict and goes back to where the learned clause is unit.
+    /// Learns a clause from a conflict and goes back to the level at which it is unit.
     pub(super) fn resolve(&mut self, conflict: Vec<Literal>) {
         self.statistics.conflicts += 1;
-        self.increment *= GROWTH;
+        self.increment *= WEIGHT_GROWTH;
         if self.increment > 1e20 {
             self.weight.iter_mut().for_each(|weight| *weight *= 1e-20);
             self.increment *= 1e-20;
@@ -125,7 +124,8 @@ impl Solver {
         );
     }
 
-    /// The clause that is behind the assignment of a variable took part in a conflict.
+    /// Raises the weight of the clause to which the assignment of a variable goes back: it took part
+    /// in a conflict.
     fn blame(&mut self, variable: usize) {
         let clause = match self.reason[variable] {
             Reason::Decision => self.origin[variable],
@@ -137,7 +137,8 @@ impl Solver {
         }
     }
 
-    /// A literal of the learned clause is superfluous when its reason has only others of them.
+    /// Whether a literal of the learned clause is redundant: its reason has only literals that are in
+    /// the learned clause as well.
     fn is_implied_by_seen(&self, literal: Literal) -> bool {
         let Reason::Clause(number) = self.reason[literal.variable()] else {
             return false;
@@ -149,7 +150,7 @@ impl Solver {
         })
     }
 
-    /// The other literals, all false, of a clause that made `literal` true.
+    /// The other literals, all false, of the clause that made `literal` true.
     fn reason_of(&mut self, literal: Literal) -> Vec<Literal> {
         match self.reason[literal.variable()] {
             Reason::Decision => unreachable!("a decision is the last literal of its level"),
@@ -171,9 +172,9 @@ impl Solver {
         }
     }
 
-    /// Drops the learned clauses that span most levels, when there are many. Level 0 only.
+    /// If there are many learned clauses, drops those that span the most levels. At level 0 only.
     pub(super) fn forget(&mut self) {
-        if self.learned < 4000 + (self.clauses.len() - self.learned) {
+        if self.learned < LEARNED_KEPT + (self.clauses.len() - self.learned) {
             return;
         }
         let mut glues: Vec<u32> = self
@@ -189,16 +190,24 @@ impl Solver {
         for watching in &mut self.watches {
             watching.clear();
         }
-        // Nothing at level 0 is ever explained, so reasons need not be renumbered; but a watched
-        // literal must not have been false before the clause came under watch again.
+        // Assignments of level 0 are never explained, so their reasons need not be renumbered. They
+        // are propagated again, since a watched literal must not have been false before the clause
+        // watches it.
         for literal in &self.trail {
             self.reason[literal.variable()] = Reason::Decision;
         }
         self.head = 0;
-        for (number, clause) in self.clauses.iter().enumerate() {
-            let literals = &clause.literals;
-            self.watches[literals[0].index()].push((number as u32, literals[1]));
-            self.watches[literals[1].index()].push((number as u32, literals[0]));
+        let clauses = std::mem::take(&mut self.clauses);
+        for (number, clause) in clauses.iter().enumerate() {
+            self.watch(number as u32, &clause.literals);
+        }
+        self.clauses = clauses;
+    }
+
+    /// Watches the first two literals of a clause.
+    fn watch(&mut self, clause: u32, literals: &[Literal]) {
+        for (watched, blocker) in [(literals[0], literals[1]), (literals[1], literals[0])] {
+            self.watches[watched.index()].push(Watch { clause, blocker });
         }
     }
 }

@@ -1,17 +1,17 @@
 //! The solver: clauses over the order of nodes, decided lazily.
 //!
 //! A CDCL core (watched literals, first unique implication point, restarts) with acyclicity as
-//! its theory. At every moment there is a total assignment: the order of `Graph` and a value for
-//! every Boolean. Only a clause that this assignment violates leads to a decision, so a query
-//! costs what it forces to change, not what it leaves alone; when nothing is violated, the
-//! assignment is the answer. (The theory follows the idea of Zord and Deagle, He et al. 2021;
-//! the lazy decisions are ours.)
+//! its theory. There is always a total assignment: the order of `Graph` and a value for every
+//! Boolean. Only a clause that this assignment violates leads to a decision, so the cost of a query
+//! depends on what it changes, not on what it leaves alone. When no clause is violated, the
+//! assignment is the answer. (The theory follows the idea of Zord and Deagle, He et al. 2021; the
+//! lazy decisions are ours.)
 //!
-//! Clauses need not be there from the beginning: a `Lazy` source looks at the current order and
-//! gives those that it violates. They are kept, and followed when nodes move, so a later order
-//! that violates them again is known without asking. Which violated clause is decided first:
-//! few open literals, and a part in many recent conflicts (the weighted degrees of Boussemart et
-//! al. 2004; activity of literals was tried and harms more than it helps).
+//! Clauses need not be there from the beginning: a `Lazy` source examines the current order and adds
+//! those that it violates. The solver keeps them and updates them when nodes move, so it finds later
+//! violations without asking the source again. Of the violated clauses it decides one with few open
+//! literals that took part in many recent conflicts (the weighted degrees of Boussemart et al. 2004;
+//! activities of literals were tried and do more harm than good).
 
 mod learn;
 mod propagate;
@@ -19,7 +19,7 @@ mod propagate;
 use crate::formula::{Atom, Formula, Literal, Node};
 use crate::graph::{Graph, Order};
 
-/// The total assignment as a source of clauses sees it.
+/// The total assignment, as a source of clauses sees it.
 pub struct View<'s> {
     pub order: &'s Order,
     current: &'s [bool],
@@ -38,36 +38,36 @@ impl View<'_> {
 
 /// A source of clauses.
 pub trait Lazy {
-    /// Puts clauses that `view` violates into `formula`; none when it violates none. `changes`
-    /// are those since the last call: each says behind which node the order has changed (`None`:
-    /// from its beginning). A clause must follow from the constraints alone, whatever the query;
-    /// its first literals are tried first.
+    /// Adds clauses that `view` violates to `formula`, and none only if it violates none. `changes`
+    /// are those since the last call: each is the node behind which the order has changed (`None`:
+    /// from its beginning). A clause has to follow from the constraints alone, whatever the query. Its
+    /// literals are tried from left to right.
     fn violated(&mut self, view: &View<'_>, changes: &[Option<Node>], formula: &mut Formula);
 
-    /// A query begins: the order is the one to start from, in which the first `same` nodes stand
-    /// in the order of their numbers.
+    /// A query begins with its initial order, in which the first `same` nodes are in the order of
+    /// their numbers.
     fn begin(&mut self, _same: u32) {}
 }
 
-/// No clauses but those of the solver.
-pub struct NoMore;
+/// Adds no clauses.
+pub struct NoLazyClauses;
 
-impl Lazy for NoMore {
+impl Lazy for NoLazyClauses {
     fn violated(&mut self, _: &View<'_>, _: &[Option<Node>], _: &mut Formula) {}
 }
 
 pub struct Query {
     pub assumptions: Vec<Literal>,
-    /// The order to start from, of all nodes; `None`: that of their numbers. Every edge must agree
+    /// The initial order of all nodes; `None`: that of their numbers. Every fixed edge has to agree
     /// with it.
     pub start: Option<Vec<Node>>,
-    /// After so many conflicts the answer is `Undecided`.
+    /// After this many conflicts the answer is `Undecided`.
     pub conflicts: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// `Solver::order` and `Solver::value` are the model; it has been checked.
+    /// `Solver::order` and `Solver::value` are a model, which has been checked.
     Satisfiable,
     Unsatisfiable,
     Undecided,
@@ -88,26 +88,37 @@ pub struct Statistics {
 enum Reason {
     Decision,
     Clause(u32),
-    /// A path of edges that were there before the literal; found again when it is asked for.
+    /// A path of edges that were there before the literal. It is searched again when it is needed.
     Path,
 }
 
 struct Clause {
     /// The first two are watched.
     literals: Vec<Literal>,
-    /// How many levels a learned clause spans; 0 for a clause of the problem, which is never
-    /// dropped.
+    /// How many decision levels a learned clause spans. 0 for a clause of the problem, which is
+    /// never dropped.
     glue: u32,
-    /// The number among the tracked clauses; `LEARNED` for a learned one.
+    /// The index among the tracked clauses; `LEARNED` for a learned clause.
     source: u32,
 }
 
+/// A clause that watches a literal.
+#[derive(Clone, Copy)]
+struct Watch {
+    clause: u32,
+    /// Another literal of the clause. If it is true, the clause need not be examined.
+    blocker: Literal,
+}
+
 /// How many violated clauses are compared before a decision.
-const FEW: usize = 1000;
-/// Clauses of at most so many literals are looked at more closely before a decision.
-const SHORT: usize = 4;
-/// How much more the next conflict counts.
-const GROWTH: f32 = 1.05;
+const MOST_COMPARED: usize = 1000;
+/// Clauses of at most this many literals are examined more closely before a decision.
+const SHORT_CLAUSE: usize = 4;
+/// By which factor each conflict counts more than the one before.
+const WEIGHT_GROWTH: f32 = 1.05;
+/// How many learned clauses are kept in addition to as many as the problem has.
+const LEARNED_KEPT: usize = 4000;
+/// The `Clause::source` of a learned clause.
 const LEARNED: u32 = u32::MAX;
 
 pub struct Solver {
@@ -117,52 +128,63 @@ pub struct Solver {
     assigned: Vec<Option<bool>>,
     /// The total assignment. Agrees with `graph` and, after `propagate`, with `assigned`.
     current: Vec<bool>,
+    // For every variable on the trail:
     level: Vec<u32>,
     reason: Vec<Reason>,
     trail_index: Vec<u32>,
+    /// The assigned literals, in the order of their assignment.
     trail: Vec<Literal>,
-    limits: Vec<usize>,
+    /// For every decision level, where it begins on the trail.
+    level_starts: Vec<usize>,
+    /// Literals before this index of the trail have been propagated through the clauses.
     head: usize,
     /// Edges of order literals before this index of the trail are in `graph`.
     theory_head: usize,
-    watches: Vec<Vec<(u32, Literal)>>,
+    /// For every literal, the clauses that watch it.
+    watches: Vec<Vec<Watch>>,
     clauses: Vec<Clause>,
+    /// How many of `clauses` are learned.
     learned: usize,
-    /// All clauses but learned ones, the preferred literal first.
+    /// The clauses of the problem, with the preferred literal first.
     tracked: Vec<Vec<Literal>>,
-    /// For every literal the tracked clauses that contain it.
+    /// For every literal, the tracked clauses that contain it.
     occurrences: Vec<Vec<u32>>,
     /// Tracked clauses that may be violated.
     suspects: Vec<u32>,
+    /// For every tracked clause, whether it is among `suspects`.
     suspected: Vec<bool>,
-    /// How often a tracked clause took part in a conflict, later conflicts counting more.
+    /// For every tracked clause, how often it took part in a conflict; later conflicts count more.
     weight: Vec<f32>,
+    /// What the next conflict adds to a weight.
     increment: f32,
-    /// For every variable that was decided the tracked clause that asked for it.
+    /// For every variable that was decided, the tracked clause that it was decided for.
     origin: Vec<u32>,
+    /// For every node, the variables of its order.
     variables_at: Vec<Vec<u32>>,
+    /// Changes of the order since the lazy source was last asked.
     changes: Vec<Option<Node>>,
+    /// For every variable, whether conflict analysis has reached it.
     seen: Vec<bool>,
+    /// Whether the clauses are unsatisfiable whatever the query.
     contradiction: bool,
-    /// The literals of the tracked clauses together.
+    /// The number of literals of all tracked clauses.
     size: usize,
     statistics: Statistics,
 }
 
 impl Solver {
-    /// The order to start from is the order of the nodes' numbers; every edge must agree with it.
-    /// Memory grows with the number of nodes times the number of chains: where there are many
-    /// nodes, use `with_chains`.
+    /// The initial order is that of the nodes' numbers, and every edge has to agree with it. Memory
+    /// grows with the number of nodes times the number of chains; for many nodes use `with_chains`.
     pub fn new(nodes: usize, edges: &[(Node, Node)]) -> Self {
         Self::with_chains((0..nodes as u32).collect(), edges)
     }
 
-    /// As `new`; the nodes fall into chains, of which each node has an edge to the next.
-    /// `chain` of every node.
+    /// Like `new`, for nodes that are divided into chains, in which each node has an edge to the next.
+    /// `chain` has the chain of every node.
     pub fn with_chains(chain: Vec<u32>, edges: &[(Node, Node)]) -> Self {
         assert!(
             edges.iter().all(|(a, b)| a < b),
-            "fixed edges agree with the order to start from"
+            "fixed edges agree with the initial order"
         );
         Self::over(Graph::new(chain, edges))
     }
@@ -178,7 +200,7 @@ impl Solver {
             reason: Vec::new(),
             trail_index: Vec::new(),
             trail: Vec::new(),
-            limits: Vec::new(),
+            level_starts: Vec::new(),
             head: 0,
             theory_head: 0,
             watches: Vec::new(),
@@ -199,9 +221,9 @@ impl Solver {
         }
     }
 
-    /// This node keeps the place that a query gives it; everything else moves around it.
-    pub fn set_steady(&mut self, node: Node) {
-        self.graph.steady = Some(node);
+    /// Pins a node to the place that the initial order of a query gives it: all others move around it.
+    pub fn pin(&mut self, node: Node) {
+        self.graph.pinned = Some(node);
     }
 
     pub fn before(&mut self, a: Node, b: Node) -> Literal {
@@ -227,12 +249,12 @@ impl Solver {
         }
     }
 
-    /// How many literals all clauses have, about: what memory grows with.
+    /// Roughly the number of literals of all clauses, on which the memory used depends.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Forgets all clauses and variables. Literals from before mean nothing any more.
+    /// Forgets all clauses and variables. Existing literals become meaningless.
     pub fn forget_all(&mut self) {
         self.backtrack(0);
         self.remove_edges();
@@ -243,7 +265,7 @@ impl Solver {
         };
     }
 
-    /// Takes the edges of all literals of the trail out of the graph. Level 0 only.
+    /// Removes the edges of all literals of the trail from the graph. At level 0 only.
     fn remove_edges(&mut self) {
         for index in (0..self.theory_head).rev() {
             if let Some((a, b)) = self.formula.edge(self.trail[index]) {
@@ -257,7 +279,7 @@ impl Solver {
         &self.graph.order
     }
 
-    /// In the total assignment.
+    /// The value in the total assignment.
     pub fn value(&self, literal: Literal) -> bool {
         self.current[literal.variable()] != literal.negated()
     }
@@ -290,12 +312,12 @@ impl Solver {
                 }
                 continue;
             }
-            if let Some(&assumption) = query.assumptions.get(self.limits.len()) {
+            if let Some(&assumption) = query.assumptions.get(self.level_starts.len()) {
                 match self.assigned_value(assumption) {
                     Some(false) => return Answer::Unsatisfiable,
-                    Some(true) => self.limits.push(self.trail.len()),
+                    Some(true) => self.level_starts.push(self.trail.len()),
                     None => {
-                        self.limits.push(self.trail.len());
+                        self.level_starts.push(self.trail.len());
                         self.enqueue(assumption, Reason::Decision);
                     }
                 }
@@ -307,7 +329,7 @@ impl Solver {
                 };
                 self.origin[literal.variable()] = clause;
                 self.statistics.decisions += 1;
-                self.limits.push(self.trail.len());
+                self.level_starts.push(self.trail.len());
                 self.enqueue(literal, Reason::Decision);
                 continue;
             }
@@ -318,7 +340,7 @@ impl Solver {
         }
     }
 
-    /// Asks the source what is violated. Returns whether anything is.
+    /// Asks the source for violated clauses. Returns whether there are any.
     fn ask(&mut self, lazy: &mut impl Lazy) -> bool {
         self.statistics.lazy_rounds += 1;
         let view = View {
@@ -344,6 +366,7 @@ impl Solver {
         true
     }
 
+    /// Adds a clause of the problem to those that are watched for violations by the order.
     fn track(&mut self, literals: &[Literal]) {
         let number = self.tracked.len() as u32;
         self.size += literals.len();
@@ -358,7 +381,7 @@ impl Solver {
         }
     }
 
-    /// Back to the order to start from; edges that hold whatever the query are put in again.
+    /// Sets the initial order of a query. Propagation adds the edges of level 0 again.
     fn begin(&mut self, query: &Query, lazy: &mut impl Lazy) {
         self.backtrack(0);
         self.forget();
@@ -418,7 +441,7 @@ impl Solver {
         }
     }
 
-    /// A Boolean changes: tracked clauses that relied on the old value become suspects.
+    /// Changes the value of a variable. Tracked clauses that relied on the old value become suspects.
     fn flip(&mut self, variable: usize) {
         self.current[variable] = !self.current[variable];
         let now_false = Literal::new(variable, self.current[variable]);
@@ -428,24 +451,25 @@ impl Solver {
         }
     }
 
-    /// Of the violated clauses the one with the fewest open literals for its weight, and these.
+    /// The violated clause with the fewest open literals in relation to its weight, with these
+    /// literals.
     ///
-    /// A clause stays a suspect until it is seen to hold, since a conflict can undo a decision
+    /// A clause remains a suspect until it is found to hold, since a conflict can undo a decision
     /// before the order has changed.
     fn next_violated(&mut self) -> Option<(u32, Vec<Literal>)> {
         let mut best: Option<(f32, u32)> = None;
         let unit = self.increment;
         let mut suspects = std::mem::take(&mut self.suspects);
-        let mut looked = 0;
+        let mut compared = 0;
         suspects.retain(|&clause| {
-            if looked >= FEW {
+            if compared >= MOST_COMPARED {
                 return true;
             }
             let literals = &self.tracked[clause as usize];
             let violated = !literals.iter().any(|&literal| self.value(literal));
             self.suspected[clause as usize] = violated;
             if violated {
-                looked += 1;
+                compared += 1;
                 let is_open = |&&literal: &&Literal| self.assigned_value(literal).is_none();
                 let open = literals.iter().filter(is_open).count() as f32;
                 let open = open / (1.0 + self.weight[clause as usize] / unit);
@@ -462,14 +486,14 @@ impl Solver {
         Some((clause, open.collect()))
     }
 
-    /// The first of the open literals of a clause. In a short clause: `None` when the order cannot
-    /// make some of them true, which have been assigned so. (In a long one it is cheaper to learn
-    /// that by conflicts.)
+    /// The first of the open literals of a clause. For a short clause, literals that the order cannot
+    /// make true are assigned first, and the result is `None` if there are any. (For a long clause it
+    /// is cheaper to learn that from conflicts.)
     fn choose(&mut self, clause: u32, open: &[Literal]) -> Option<Literal> {
         let mut all_possible = true;
-        let short = self.tracked[clause as usize].len() <= SHORT;
-        let looked_at = if short { open } else { &[] };
-        for &literal in looked_at {
+        let is_short = self.tracked[clause as usize].len() <= SHORT_CLAUSE;
+        let examined = if is_short { open } else { &[] };
+        for &literal in examined {
             if let Some((a, b)) = self.formula.edge(literal)
                 && self.graph.path(b, a, |_| true).is_some()
             {
@@ -480,7 +504,7 @@ impl Solver {
         }
         let first = open
             .first()
-            .expect("propagation finds clauses that are false");
+            .expect("propagation has found the clauses without open literals");
         all_possible.then_some(*first)
     }
 
@@ -488,7 +512,7 @@ impl Solver {
         let variable = literal.variable();
         let value = !literal.negated();
         self.assigned[variable] = Some(value);
-        self.level[variable] = self.limits.len() as u32;
+        self.level[variable] = self.level_starts.len() as u32;
         self.reason[variable] = reason;
         self.trail_index[variable] = self.trail.len() as u32;
         self.trail.push(literal);
@@ -498,7 +522,7 @@ impl Solver {
         }
     }
 
-    /// Every answer is checked against the constraints, not against how it was found.
+    /// Checks an answer against all constraints, however it was found.
     fn check_model(&self, query: &Query) {
         let order = &self.graph.order;
         assert!(
@@ -517,7 +541,7 @@ impl Solver {
     }
 }
 
-/// The clause without repetitions; `None` when it always holds.
+/// The clause without repeated literals; `None` if it always holds.
 fn distinct(mut literals: Vec<Literal>) -> Option<Vec<Literal>> {
     let mut sorted = literals.clone();
     sorted.sort_unstable();

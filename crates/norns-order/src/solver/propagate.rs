@@ -1,10 +1,11 @@
-//! What follows from what is assigned: by clauses, and by the order of the graph.
+//! Propagation: what follows from the assigned literals by clauses and by the order of the graph.
 
-use super::{Reason, Solver};
+use super::{Reason, Solver, Watch};
 use crate::formula::{Atom, Literal, Node};
 
 impl Solver {
-    /// Until nothing follows any more, or to a conflict: a clause whose literals are all false.
+    /// Propagates until nothing more follows. Returns a conflict, if there is one: a clause whose
+    /// literals are all false.
     pub(super) fn propagate(&mut self) -> Option<Vec<Literal>> {
         loop {
             if self.head < self.trail.len() {
@@ -25,8 +26,8 @@ impl Solver {
                         return Some(conflict);
                     };
                     self.theory_head += 1;
-                    if let Some(behind) = change {
-                        self.changes.push(behind);
+                    if let Some(change) = change {
+                        self.changes.push(change.behind);
                         self.after_move(a, b);
                     }
                 } else {
@@ -38,7 +39,8 @@ impl Solver {
         }
     }
 
-    /// What the new edge from `a` to `b` implies between the two and the nodes that moved.
+    /// Updates the variables of nodes that moved when the edge from `a` to `b` was added, and assigns
+    /// those between the moved nodes and `a` or `b`, whose order the edge implies.
     fn after_move(&mut self, a: Node, b: Node) {
         for k in 0..self.graph.moved.len() {
             let node = self.graph.moved[k] as usize;
@@ -54,6 +56,7 @@ impl Solver {
         }
         for end in [a, b] {
             let at_end = self.variables_at[end.index()].len();
+            // Goes through the variables of the end or through the moved nodes, whichever is less work.
             if at_end <= 4 * self.graph.moved.len() {
                 for i in 0..at_end {
                     let variable = self.variables_at[end.index()][i] as usize;
@@ -79,35 +82,36 @@ impl Solver {
         }
     }
 
+    /// Assigns a variable the value that it has in the current order.
     fn imply(&mut self, variable: usize, first: Node, second: Node) {
         self.statistics.theory_propagations += 1;
         let now = self.graph.order.is_before(first, second);
         self.enqueue(Literal::new(variable, !now), Reason::Path);
     }
 
-    /// `falsified` has become false. The number of a clause that is now false is returned.
+    /// Propagates that `falsified` has become false. Returns a clause that is now false, if any.
     fn propagate_clauses(&mut self, falsified: Literal) -> Option<u32> {
         let mut watching = std::mem::take(&mut self.watches[falsified.index()]);
         let mut conflict = None;
         let mut kept = 0;
         let mut i = 0;
         'clauses: while i < watching.len() {
-            let (number, blocker) = watching[i];
+            let Watch { clause, blocker } = watching[i];
             i += 1;
             if self.assigned_value(blocker) == Some(true) {
-                watching[kept] = (number, blocker);
+                watching[kept] = Watch { clause, blocker };
                 kept += 1;
                 continue;
             }
-            let literals = &mut self.clauses[number as usize].literals;
+            let literals = &mut self.clauses[clause as usize].literals;
             if literals[0] == falsified {
                 literals.swap(0, 1);
             }
-            let first = literals[0];
+            let blocker = literals[0];
             let assigned = &self.assigned;
             let value = |l: Literal| assigned[l.variable()].map(|value| value != l.negated());
-            if value(first) == Some(true) {
-                watching[kept] = (number, first);
+            if value(blocker) == Some(true) {
+                watching[kept] = Watch { clause, blocker };
                 kept += 1;
                 continue;
             }
@@ -115,21 +119,21 @@ impl Solver {
                 if value(literals[k]) != Some(false) {
                     literals.swap(1, k);
                     let watched = literals[1];
-                    self.watches[watched.index()].push((number, first));
+                    self.watches[watched.index()].push(Watch { clause, blocker });
                     continue 'clauses;
                 }
             }
-            watching[kept] = (number, first);
+            watching[kept] = Watch { clause, blocker };
             kept += 1;
-            if value(first) == Some(false) {
-                conflict = Some(number);
+            if value(blocker) == Some(false) {
+                conflict = Some(clause);
                 while i < watching.len() {
                     watching[kept] = watching[i];
                     kept += 1;
                     i += 1;
                 }
             } else {
-                self.enqueue(first, Reason::Clause(number));
+                self.enqueue(blocker, Reason::Clause(clause));
             }
         }
         watching.truncate(kept);
@@ -137,11 +141,12 @@ impl Solver {
         conflict
     }
 
+    /// Undoes all assignments above this level.
     pub(super) fn backtrack(&mut self, level: usize) {
-        if self.limits.len() <= level {
+        if self.level_starts.len() <= level {
             return;
         }
-        let keep = self.limits[level];
+        let keep = self.level_starts[level];
         for index in (keep..self.trail.len()).rev() {
             let literal = self.trail[index];
             self.assigned[literal.variable()] = None;
@@ -152,7 +157,7 @@ impl Solver {
             }
         }
         self.trail.truncate(keep);
-        self.limits.truncate(level);
+        self.level_starts.truncate(level);
         self.head = self.head.min(keep);
         self.theory_head = self.theory_head.min(keep);
     }

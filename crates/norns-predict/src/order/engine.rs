@@ -93,7 +93,7 @@ impl<'t> Engine<'t> {
         // The events of a thread are a chain, and the end of the schedule is one of its own.
         let chain = trace.events.iter().map(|event| event.thread.0);
         let mut solver = Solver::with_chains(chain.chain([threads]).collect(), &encoding.edges);
-        solver.set_steady(encoding.frame.end);
+        solver.pin(encoding.frame.end);
         // The checker knows neither values nor relevant reads; `read_check` does.
         let checked = match meaning {
             Meaning::Faithful if !encoding.has_branches() => Meaning::Faithful,
