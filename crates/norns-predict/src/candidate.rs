@@ -1,43 +1,80 @@
-//! Candidates: pairs of conflicting accesses, and cycles of acquisitions, that cheap filters
-//! could not rule out.
+//! Candidates: pairs of conflicting accesses, and cycles of acquisitions, that cheap filters cannot
+//! rule out.
 //!
-//! The filters, each with its count: two accesses that stand in one order in every schedule, two
-//! accesses under a common lock (Carril 2017, section 5.5.2), and for cycles a gate
-//! lock that two members hold (Havelund 2000) or an order between two members.
+//! The filters drop two accesses that have the same order in every schedule, two accesses under a
+//! common lock (Carril 2017, section 5.5.2), and cycles of which two members hold a gate lock
+//! (Havelund 2000) or are ordered.
 
 use norns_model::Model;
 use norns_model::location::LocationId;
-use norns_model::lock_set::Mode;
-use norns_trace::{EventIndex, ObjectId, Op, ThreadId};
+use norns_model::lock_set::LockSetId;
+use norns_trace::{EventIndex, Mode, ObjectId, ObjectKind, PlaceId, ThreadId, Touch, TouchKind};
 use rustc_hash::FxHashMap;
 
 use crate::exact::index::Index;
 
-/// What the filters ruled out.
+/// How many candidates each filter dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filtered {
     pub ordered: usize,
     pub common_lock: usize,
-    /// Accesses that race only where another of their place does.
+    /// Accesses that race only if another access of the same place does.
     pub redundant: usize,
-    /// Pairs whose answer is that of another pair of the same two segments.
+    /// Pairs that got the answer of another pair of the same two segments.
     pub same_segments: usize,
+}
+
+/// A list that may be incomplete because of a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing<T> {
+    pub items: Vec<T>,
+    pub is_complete: bool,
+}
+
+/// One side of a race: a place in the program and the kind of access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Side {
+    pub place: PlaceId,
+    pub writes: bool,
+    pub atomic: bool,
+    pub frees: bool,
+}
+
+impl Side {
+    /// The side that this access is on.
+    pub fn of(model: &Model, event: EventIndex) -> Side {
+        let event = model.trace.events[event.index()];
+        let touch = Touch::of(event.op).expect("the events of a race are accesses");
+        Side {
+            place: event.place,
+            writes: touch.writes,
+            atomic: touch.kind == TouchKind::Atomic,
+            frees: touch.kind == TouchKind::Free,
+        }
+    }
+}
+
+/// The two sides of a race, the smaller first.
+pub fn sides(model: &Model, first: EventIndex, second: EventIndex) -> (Side, Side) {
+    let (one, other) = (Side::of(model, first), Side::of(model, second));
+    (one.min(other), one.max(other))
 }
 
 /// The conflicting accesses of every shared location.
 pub struct Accesses {
-    /// For every location that is shared and written, its accesses in the order of the trace.
+    /// Sorted by location; the accesses of each in the order of the trace.
     by_location: Vec<(LocationId, Vec<EventIndex>)>,
 }
 
 impl Accesses {
-    /// All accesses but those that `left_out` marks; an empty list marks none.
+    /// All accesses except those that `left_out` marks. An empty list marks none.
     pub fn of(model: &Model, left_out: &[bool]) -> Accesses {
         let mut by_location: FxHashMap<LocationId, Vec<EventIndex>> = FxHashMap::default();
         for i in 0..model.trace.events.len() {
             let event = EventIndex::from_index(i);
             let redundant = left_out.get(i).copied().unwrap_or(false);
-            if redundant || matches!(model.op(event), Op::Allocate(_)) {
+            let touch = Touch::of(model.op(event));
+            if redundant || touch.is_some_and(|touch| touch.kind == TouchKind::Allocate) {
                 continue;
             }
             for location in model.locations.of_event(event).map(LocationId) {
@@ -51,7 +88,7 @@ impl Accesses {
         Accesses { by_location }
     }
 
-    /// At most this many pairs are there.
+    /// An upper bound for the number of pairs.
     pub fn most_pairs(&self) -> usize {
         let pairs = |(_, events): &(_, Vec<EventIndex>)| {
             events.len().saturating_mul(events.len().saturating_sub(1)) / 2
@@ -62,13 +99,13 @@ impl Accesses {
             .fold(0, usize::saturating_add)
     }
 
-    /// Every pair of conflicting accesses, the earlier first; each once.
+    /// Calls `then` once for every pair of conflicting accesses, with the earlier one first.
     pub fn for_pairs(&self, model: &Model, mut then: impl FnMut(EventIndex, EventIndex)) {
         for (location, events) in &self.by_location {
             for (j, &second) in events.iter().enumerate() {
                 for &first in &events[..j] {
                     let starts = |event| model.locations.of_event(event).start;
-                    // Where two accesses share several locations, the first is theirs.
+                    // A pair that shares several locations is counted at the first of them.
                     if starts(first).max(starts(second)) == location.0
                         && model.conflict(first, second)
                     {
@@ -80,13 +117,13 @@ impl Accesses {
     }
 }
 
-/// How many accesses of one class a new access of the location is paired with.
+/// With how many accesses of each class an access is paired in `for_near_pairs`.
 const RECENT: usize = 2;
 
 impl Accesses {
-    /// Pairs of conflicting accesses that are near each other: every access with the most recent
-    /// ones of each other thread, place and set of locks. Their number is linear in the number of
-    /// accesses; some are given twice.
+    /// Calls `then` for pairs of conflicting accesses that are near each other: every access with the
+    /// most recent ones of each class (thread, place and set of locks). Their number is linear in the
+    /// number of accesses. A pair may occur twice.
     pub fn for_near_pairs(
         &self,
         model: &Model,
@@ -121,8 +158,8 @@ impl Accesses {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ClassKey {
     thread: ThreadId,
-    place: norns_trace::PlaceId,
-    locks: norns_model::lock_set::LockSetId,
+    place: PlaceId,
+    locks: LockSetId,
 }
 
 impl ClassKey {
@@ -137,7 +174,7 @@ impl ClassKey {
     }
 }
 
-/// Why two events can never be next at the same time; counted.
+/// Whether a filter proves that the two events can never be next at the same time. Counts it.
 pub fn is_ruled_out(
     model: &Model,
     index: &Index,
@@ -157,14 +194,14 @@ pub fn is_ruled_out(
     false
 }
 
-/// All cycles of acquisitions of different threads, each of which waits for a lock that the next
-/// one holds; each begins with its smallest event. The flag says whether these are all.
+/// All cycles of acquisitions by different threads, each of which waits for a lock that the next one
+/// holds. Each cycle begins with its smallest event. The search takes at most `steps` steps.
 pub fn lock_cycles(
     model: &Model,
     index: &Index,
     filtered: &mut Filtered,
     mut steps: usize,
-) -> (Vec<Vec<EventIndex>>, bool) {
+) -> Listing<Vec<EventIndex>> {
     let mut search = CycleSearch {
         model,
         index,
@@ -174,7 +211,7 @@ pub fn lock_cycles(
     };
     let acquisitions: Vec<EventIndex> = (0..model.trace.events.len())
         .map(EventIndex::from_index)
-        .filter(|&event| wanted(model, event).is_some())
+        .filter(|&event| acquisition(model, event).is_some())
         .collect();
     for &event in &acquisitions {
         let sets = &index.lock_sets;
@@ -182,16 +219,17 @@ pub fn lock_cycles(
             search.holding.entry(lock).or_default().push((event, mode));
         }
     }
-    for &event in &acquisitions {
-        if !search.extend(&mut vec![event], &mut steps) {
-            return (search.cycles, false);
-        }
+    let is_complete = acquisitions
+        .iter()
+        .all(|&event| search.extend(&mut vec![event], &mut steps));
+    Listing {
+        items: search.cycles,
+        is_complete,
     }
-    (search.cycles, true)
 }
 
-/// The lock that an event acquires, and how.
-pub fn wanted(model: &Model, event: EventIndex) -> Option<(ObjectId, Mode)> {
+/// The lock that an event acquires, and in which mode.
+fn acquisition(model: &Model, event: EventIndex) -> Option<(ObjectId, Mode)> {
     model.op(event).acquires()
 }
 
@@ -199,16 +237,16 @@ struct CycleSearch<'a> {
     model: &'a Model<'a>,
     index: &'a Index,
     filtered: &'a mut Filtered,
-    /// For every lock the acquisitions of others that are made while it is held.
+    /// For every lock, the acquisitions made while it is held, with the mode in which it is held.
     holding: FxHashMap<ObjectId, Vec<(EventIndex, Mode)>>,
     cycles: Vec<Vec<EventIndex>>,
 }
 
 impl CycleSearch<'_> {
-    /// Whether there were enough steps.
+    /// Adds the cycles that begin with `path`. Returns whether there were enough steps.
     fn extend(&mut self, path: &mut Vec<EventIndex>, steps: &mut usize) -> bool {
         let (start, last) = (path[0], path[path.len() - 1]);
-        let (lock, mode) = wanted(self.model, last).expect("a path consists of acquisitions");
+        let (lock, mode) = acquisition(self.model, last).expect("a path consists of acquisitions");
         let next = self.holding.get(&lock).map_or(0, Vec::len);
         for i in 0..next {
             if *steps == 0 {
@@ -220,7 +258,7 @@ impl CycleSearch<'_> {
                 continue;
             }
             if event == start {
-                if !self.waits_for_itself_in_vain(path, lock) {
+                if !self.is_reentrant(path, lock) {
                     self.cycles.push(path.clone());
                 }
             } else if self.fits(path, event) {
@@ -235,11 +273,13 @@ impl CycleSearch<'_> {
         true
     }
 
-    /// A recursive mutex does not block its holder.
-    fn waits_for_itself_in_vain(&self, path: &[EventIndex], lock: ObjectId) -> bool {
-        path.len() == 1 && self.model.kind(lock) == norns_trace::ObjectKind::RecursiveMutex
+    /// Whether the path is one acquisition of a recursive mutex that its own thread holds, which does
+    /// not block.
+    fn is_reentrant(&self, path: &[EventIndex], lock: ObjectId) -> bool {
+        path.len() == 1 && self.model.kind(lock) == ObjectKind::RecursiveMutex
     }
 
+    /// Whether the event can be blocked together with those of the path.
     fn fits(&mut self, path: &[EventIndex], event: EventIndex) -> bool {
         let thread = |event: EventIndex| -> ThreadId { self.model.thread_of(event) };
         path.iter().all(|&other| thread(other) != thread(event))

@@ -1,10 +1,10 @@
 //! Prediction by the refinement checker, on the model as CSPM (`norns_model::cspm`).
 //!
-//! The way of Carril (2017): one assertion that nothing deadlocks, one for each shared
-//! location that it has no race. It says whether and on what; the schedule is then looked for by
-//! the exact search, so a finding here is one on which two independent engines agree. Where they
-//! do not, that is said. For small traces only: the checker knows nothing of the shape of the
-//! states.
+//! The method of Carril (2017): one assertion that the model is free of deadlock, and one for each
+//! shared location that it has no race. A failed assertion says that there is a bug and where; exact
+//! search then looks for the schedule, so that two independent engines agree on every finding. Where
+//! they disagree, the result says so. This is for small traces only: the checker does not know that
+//! states are vectors of positions.
 
 use norns_csp::Budget;
 use norns_csp::check::Options as CheckOptions;
@@ -16,12 +16,12 @@ use norns_trace::{EventIndex, Trace};
 
 use crate::stage::{Detail, Engine, Options, Prediction, predict};
 
-/// Longer traces are refused.
+/// Longer traces are not analysed.
 pub const MOST_EVENTS: usize = 2_000;
-/// States that one assertion may cost.
+/// How many states the check of one assertion may visit.
 const MOST_STATES: u64 = 5_000_000;
 
-/// What the checker says of one assertion.
+/// The answer of the refinement checker for one assertion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Holds,
@@ -94,7 +94,7 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
     let shown = |cell: &Cell| {
         found.races.iter().any(|witness| match witness.bug {
             Bug::Race { first, second } => touches(first, cell) && touches(second, cell),
-            _ => false,
+            Bug::LockDeadlock { .. } | Bug::Stuck { .. } => false,
         })
     };
     let fails = cells.iter().zip(races);
@@ -107,7 +107,7 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
     found.undecided.extend(open);
     match deadlock {
         [Verdict::Holds] => {
-            // Where threads may leave the trace the assertion looks for fewer deadlocks.
+            // In a model whose threads may leave the trace, the assertion covers fewer deadlocks.
             let deadlocks = found.deadlocks.len() + found.stuck.len();
             if deadlocks > 0 {
                 let reason = NotAnalysed::DeadlocksOutsideTheTrace { deadlocks };
@@ -120,7 +120,7 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
             found.deadlocks.clear();
             found.stuck.clear();
         }
-        _ => {}
+        [Verdict::Fails] | [] | [_, _, ..] => {}
     }
     if undecided > 0 {
         found.race_counts.undecided += undecided;

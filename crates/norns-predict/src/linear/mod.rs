@@ -29,7 +29,7 @@ use clocks::Clocks;
 use critical::CriticalSections;
 pub use deadlocks::{DeadlockReport, FoundDeadlock};
 use ideal::Others;
-pub use races::{FoundRace, OpenRace, RaceReport, Side};
+pub use races::{FoundRace, OpenRace, RaceReport};
 use reversal::Reordering;
 
 /// How much is tried where the algorithm itself has no bound. Counted in steps, never in seconds, so

@@ -13,20 +13,12 @@
 //! listed as open.
 
 use norns_model::location::LocationId;
-use norns_trace::{EventIndex, PlaceId, ThreadId, Touch, TouchKind};
+use norns_trace::{EventIndex, ThreadId, Touch, TouchKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::critical::LockSet;
 use super::{Linear, Options, Plan};
-
-/// One side of a race: a place in the program and the kind of access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Side {
-    pub place: PlaceId,
-    pub writes: bool,
-    pub atomic: bool,
-    pub frees: bool,
-}
+use crate::candidate::{Listing, Side, sides};
 
 /// A race with the schedule that shows it.
 #[derive(Clone, Debug)]
@@ -125,14 +117,14 @@ impl Linear<'_> {
 }
 
 impl Linear<'_> {
-    /// Earlier accesses with which this one may race as far as this analysis knows, the nearest first,
-    /// and whether these are all. Considers at most `most` accesses of each of its locations.
-    pub fn earlier_rivals(&self, second: EventIndex, most: usize) -> (Vec<EventIndex>, bool) {
+    /// Earlier accesses with which this one may race as far as this analysis knows, the nearest first.
+    /// Considers at most `most` accesses of each of its locations.
+    pub fn earlier_rivals(&self, second: EventIndex, most: usize) -> Listing<EventIndex> {
         let model = self.model;
         let mut known = vec![0; model.threads.len()];
         self.clocks.approach(model, &mut known, second);
         let mut rivals = Vec::new();
-        let mut all = true;
+        let mut is_complete = true;
         for location in model.locations.of_event(second).map(LocationId) {
             let accesses = self.accesses.of_location(location);
             let here = accesses.partition_point(|&event| event < second);
@@ -144,7 +136,7 @@ impl Linear<'_> {
                     break;
                 }
                 if looked_at == most {
-                    all = false;
+                    is_complete = false;
                     break;
                 }
                 let target = self.target(first);
@@ -157,7 +149,10 @@ impl Linear<'_> {
         }
         rivals.sort_unstable_by(|one, other| other.cmp(one));
         rivals.dedup();
-        (rivals, all)
+        Listing {
+            items: rivals,
+            is_complete,
+        }
     }
 }
 
@@ -329,7 +324,7 @@ impl Search<'_, '_> {
         let mut left = self.options.pairs_per_access.saturating_mul(total);
         for (one, first_events) in &firsts {
             for (other, second_events) in &seconds {
-                let sides = ordered(*one, *other);
+                let sides = (*one.min(other), *one.max(other));
                 if self.found.contains_key(&sides) {
                     continue;
                 }
@@ -392,7 +387,7 @@ impl Search<'_, '_> {
         let mut sides: Vec<(Side, EventIndex)> = class
             .events
             .iter()
-            .map(|&event| (self.side(event), event))
+            .map(|&event| (Side::of(self.linear.model, event), event))
             .collect();
         sides.sort_unstable();
         let groups = sides.chunk_by(|one, other| one.0 == other.0);
@@ -449,7 +444,7 @@ impl Search<'_, '_> {
 
     fn note_plan(&mut self, first: EventIndex, second: EventIndex, plan: Plan) {
         self.racy.entry(second).or_insert(first);
-        let sides = ordered(self.side(first), self.side(second));
+        let sides = sides(self.linear.model, first, second);
         self.found.entry(sides).or_insert(FoundRace {
             sides,
             first,
@@ -459,26 +454,11 @@ impl Search<'_, '_> {
     }
 
     fn note_open(&mut self, first: EventIndex, second: EventIndex) {
-        let sides = ordered(self.side(first), self.side(second));
+        let sides = sides(self.linear.model, first, second);
         self.open.entry(sides).or_insert(OpenRace {
             sides,
             first,
             second,
         });
     }
-
-    fn side(&self, event: EventIndex) -> Side {
-        let event = self.linear.model.trace.events[event.index()];
-        let touch = Touch::of(event.op).expect("accesses touch memory");
-        Side {
-            place: event.place,
-            writes: touch.writes,
-            atomic: touch.kind == TouchKind::Atomic,
-            frees: touch.kind == TouchKind::Free,
-        }
-    }
-}
-
-fn ordered(one: Side, other: Side) -> (Side, Side) {
-    (one.min(other), one.max(other))
 }

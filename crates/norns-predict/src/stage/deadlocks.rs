@@ -1,4 +1,4 @@
-//! The stages of deadlocks: cycles of locks, then waits that nothing ends.
+//! The stages for deadlocks: cycles of locks, then waits that nothing ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,13 @@ use crate::exact::projection::Projection;
 use crate::exact::terminal;
 use crate::linear::Options as LinearOptions;
 
-/// Up to this many events every cycle of acquisitions is looked at, not one for each pattern.
+/// In traces of at most this many events every cycle of acquisitions is decided, in longer ones one
+/// for each pattern.
 const FEW_EVENTS: usize = 2_000;
-/// Steps of the search for cycles of locks.
+/// How many steps the search for cycles of locks may take.
 const CYCLE_STEPS: usize = 20_000_000;
+/// All instances of open patterns are decided if there are on average at most this many of each.
+const FEW_INSTANCES: usize = 64;
 
 impl Predictor<'_> {
     pub(super) fn deadlocks(&mut self) {
@@ -42,17 +45,17 @@ impl Predictor<'_> {
         self.found.deadlock_counts = counts;
     }
 
+    /// Decides every cycle of acquisitions.
     fn all_lock_deadlocks(
         &mut self,
         counts: &mut Counts,
         cycles: &mut BTreeMap<Vec<EventIndex>, Witness>,
     ) {
-        let (candidates, all) =
-            lock_cycles(self.model, &self.index, &mut counts.filtered, CYCLE_STEPS);
-        if !all {
+        let candidates = lock_cycles(self.model, &self.index, &mut counts.filtered, CYCLE_STEPS);
+        if !candidates.is_complete {
             self.found.not_analysed.push(NotAnalysed::LockCycles);
         }
-        self.decide_cycles(counts, candidates, cycles);
+        self.decide_cycles(counts, candidates.items, cycles);
     }
 
     fn decide_cycles(
@@ -80,6 +83,7 @@ impl Predictor<'_> {
         }
     }
 
+    /// Decides one cycle for each pattern of threads, locks and places.
     fn deadlocks_of_places(
         &mut self,
         counts: &mut Counts,
@@ -108,15 +112,16 @@ impl Predictor<'_> {
         if report.cut {
             self.found.not_analysed.push(NotAnalysed::LockCycles);
         }
-        // An open pattern is decided by its instances; where these are few, by all of them.
+        // An open pattern is decided by one instance, or by all of them if they are few.
         if !report.open.is_empty() {
-            let (candidates, all) = lock_cycles(
+            let candidates = lock_cycles(
                 self.model,
                 &self.index,
                 &mut counts.filtered,
                 CYCLE_STEPS / 10,
             );
-            let candidates = if all && candidates.len() <= 64 * report.open.len() {
+            let few = candidates.items.len() <= FEW_INSTANCES * report.open.len();
+            let candidates = if candidates.is_complete && few {
                 let places = |cycle: &[EventIndex]| -> Vec<_> {
                     let place = |event: &EventIndex| {
                         (
@@ -129,10 +134,8 @@ impl Predictor<'_> {
                     places
                 };
                 let open: BTreeSet<_> = report.open.iter().map(|cycle| places(cycle)).collect();
-                candidates
-                    .into_iter()
-                    .filter(|cycle| open.contains(&places(cycle)))
-                    .collect()
+                let all = candidates.items.into_iter();
+                all.filter(|cycle| open.contains(&places(cycle))).collect()
             } else {
                 report.open
             };
@@ -140,7 +143,7 @@ impl Predictor<'_> {
         }
     }
 
-    /// Waits that nothing ends.
+    /// Finds waits that nothing ends.
     fn stuck(&mut self, counts: &mut Counts) {
         let mut budget = self.options.budget.saturating_mul(5);
         let result = self.last_states(&mut budget);
@@ -158,13 +161,14 @@ impl Predictor<'_> {
         }
         let sets = accepted.iter().map(|witness| match &witness.bug {
             Bug::Stuck { blocked } => blocked.clone(),
-            _ => unreachable!("these witnesses are of waits"),
+            Bug::Race { .. } | Bug::LockDeadlock { .. } => unreachable!("only waits are here"),
         });
         self.found.stuck_sets = sets.collect();
         self.found.stuck = one_for_places(self.model, accepted.into_iter());
     }
 
-    /// All deadlocks; in the optimistic meaning by way of what can matter for them.
+    /// All deadlocks. In the optimistic meaning they are searched in the part of the trace that can
+    /// matter for them.
     fn last_states(&self, budget: &mut usize) -> terminal::Deadlocks {
         if self.options.meaning == Meaning::Faithful {
             return terminal::deadlocks(self.model, &self.index, budget);
@@ -179,18 +183,18 @@ impl Predictor<'_> {
         found
     }
 
-    /// The shortest beginning of the schedule after which the bug is there.
+    /// The witness with the shortest prefix of its schedule after which the bug shows.
     fn shortened(&self, mut witness: Witness) -> Witness {
         let whole = witness.schedule.clone();
-        let (mut shows_not, mut shows) = (0, whole.len());
-        // What is stuck stays stuck, so the answer changes once.
-        while shows_not < shows {
-            let middle = (shows_not + shows) / 2;
+        // Threads that are stuck stay so, so binary search finds the prefix.
+        let (mut least, mut shows) = (0, whole.len());
+        while least < shows {
+            let middle = (least + shows) / 2;
             witness.schedule = whole[..middle].to_vec();
             if self.checker.check(&witness).is_ok() {
                 shows = middle;
             } else {
-                shows_not = middle + 1;
+                least = middle + 1;
             }
         }
         witness.schedule = whole[..shows].to_vec();
@@ -198,8 +202,8 @@ impl Predictor<'_> {
     }
 }
 
-/// Whether there can be a deadlock that is no cycle of locks: something else than locks is waited
-/// for, and a join only counts when a lock is held meanwhile; or a thread may end with a lock.
+/// Whether there can be a deadlock that is not a cycle of locks: some operation other than a lock can
+/// block (a join counts only if its thread holds a lock), or a thread may end while it holds a lock.
 fn can_be_stuck(model: &Model, index: &Index) -> bool {
     let sets = &index.lock_sets;
     model.trace.events.iter().enumerate().any(|(i, event)| {
@@ -212,7 +216,7 @@ fn can_be_stuck(model: &Model, index: &Index) -> bool {
     })
 }
 
-/// Of several witnesses with the same threads' places only the first.
+/// Only the first of the witnesses whose blocked events have the same places.
 fn one_for_places(model: &Model, witnesses: impl Iterator<Item = Witness>) -> Vec<Witness> {
     let mut by_places: FxHashMap<Vec<u32>, Witness> = FxHashMap::default();
     for witness in witnesses {

@@ -1,20 +1,20 @@
-//! The stages: every candidate goes from cheap to dear, and stops where it is decided.
+//! The stages: every candidate goes through them from the cheapest to the most expensive, until one
+//! decides it.
 //!
-//! Filters rule out, near-linear prediction finds, exact search does both within a budget. What
-//! stays open is listed. Budgets are counted in steps, one apart for every candidate, so neither
-//! the order of the candidates nor the speed of the machine changes an answer.
+//! Filters rule candidates out, near-linear prediction finds witnesses, exact search does both within
+//! a budget. What remains undecided is listed. Every candidate has its own budget, counted in steps,
+//! so neither the order of the candidates nor the speed of the machine changes an answer.
 //!
-//! `options` is the question and the answer, `races` and `deadlocks` what is looked at.
+//! `options` has the question and the answer; `races` and `deadlocks` collect and decide candidates.
 //!
-//! Everything that is found goes through the independent checker; what it refuses is not
-//! reported, and counted as refused, which is a mistake of the engine that found it.
+//! Every witness goes through the independent checker. One that it refuses is a mistake of the engine
+//! that found it: it is not reported, but counted as refused.
 
 mod deadlocks;
 mod options;
 mod races;
 
 pub use options::{Counts, Detail, Engine, Options, Prediction, Reductions};
-pub use races::sides;
 
 use norns_model::checker::Checker;
 use norns_model::segment::{SegmentId, Segments};
@@ -27,8 +27,8 @@ use crate::exact::search::{Outcome, reach};
 use crate::linear::{Linear, Options as LinearOptions};
 use crate::{csp, order, values};
 
-/// The ordering solver looks at traces of at most this many events: its formula grows faster than
-/// the trace.
+/// The ordering solver is asked only about traces of at most this many events: its formula grows
+/// faster than the trace.
 const MOST_ORDERED: usize = 20_000;
 
 /// Predicts races and deadlocks.
@@ -95,20 +95,20 @@ fn run_stages(trace: &Trace, options: &Options) -> Prediction {
 struct Predictor<'a> {
     model: &'a Model<'a>,
     options: &'a Options,
-    /// Steps of exact search for one candidate.
+    /// How many steps of exact search one candidate may take.
     budget: usize,
     index: Index,
     linear: Option<Linear<'a>>,
-    /// Made when it is first needed.
+    /// Built when it is first needed.
     order: Option<order::Engine<'a>>,
     checker: Checker<'a>,
     segments: Segments,
-    /// Pairs of segments that were decided: the schedule, or `None` where there is none.
+    /// The pairs of segments that have been decided: the schedule, or `None` if there is none.
     by_segments: FxHashMap<(SegmentId, SegmentId), Option<Vec<EventIndex>>>,
     found: Prediction,
 }
 
-/// What the engines say of one candidate.
+/// The decision of the engines about one candidate.
 enum Decision {
     Shown(Witness),
     Impossible,
@@ -116,8 +116,8 @@ enum Decision {
 }
 
 impl<'a> Predictor<'a> {
-    /// The rules of the model hold for the trace itself; otherwise something in it is not
-    /// understood, and what is said of it is worth less.
+    /// Checks that the rules of the model allow the recorded order. Otherwise something in the trace is
+    /// not understood, and the report has to say so.
     fn check_observed_order(&mut self) {
         let observed: Vec<EventIndex> = (0..self.model.trace.events.len())
             .map(EventIndex::from_index)
@@ -128,7 +128,7 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Linear prediction, then exact search; the witness checked.
+    /// Tries the engines from the cheapest to the most expensive, and checks the witness.
     fn decide(&mut self, counts: &mut Counts, goal: &[EventIndex], bug: Bug) -> Decision {
         counts.candidates += 1;
         if let Some(linear) = &self.linear {
@@ -180,7 +180,7 @@ impl<'a> Predictor<'a> {
                     counts.impossible += 1;
                     return Decision::Impossible;
                 }
-                _ => {}
+                order::Outcome::Witness(_) | order::Outcome::Undecided => {}
             },
         }
         counts.undecided += 1;
@@ -197,7 +197,7 @@ impl<'a> Predictor<'a> {
             .find(bug)
     }
 
-    /// The witness as the result keeps it.
+    /// The witness, with its schedule shortened to what the result keeps.
     fn kept(&self, mut witness: Witness) -> Witness {
         let over = witness
             .schedule

@@ -1,4 +1,4 @@
-//! What is asked of a prediction, and what it answers.
+//! The options of a prediction and its result.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use norns_trace::{EventIndex, Trace};
 
 use crate::candidate::Filtered;
 
-/// Which engines take part after the filters.
+/// Which engines are used after the filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// All, cheapest first.
@@ -20,7 +20,7 @@ pub enum Engine {
     Csp,
 }
 
-/// How much is asked for.
+/// How detailed the result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
     /// One witness for every pair of places.
@@ -41,10 +41,10 @@ pub struct Options {
     pub detail: Detail,
     pub races: bool,
     pub deadlocks: bool,
-    /// Steps of exact search for one candidate.
+    /// How many steps of exact search one candidate may take.
     pub budget: usize,
     pub reductions: Reductions,
-    /// Of longer schedules only the end is kept in the result; they are checked as a whole. For
+    /// Of longer schedules the result has only the end, although they are checked as a whole. For
     /// callers that show witnesses and do not replay them.
     pub longest_kept: usize,
 }
@@ -52,11 +52,11 @@ pub struct Options {
 /// Reductions of section 5.5 of Carril (2017). None of them changes a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reductions {
-    /// Leave out accesses that race only where another of their place does.
+    /// Leave out accesses that race only if another access of the same place does.
     pub redundant: bool,
-    /// Rule out pairs that are always ordered or have a common lock before any engine looks.
+    /// Before any engine is asked, rule out pairs that are always ordered or have a common lock.
     pub hybrid: bool,
-    /// In the optimistic meaning, decide each pair of segments once.
+    /// In the optimistic meaning, decide each pair of segments only once.
     pub same_segments: bool,
 }
 
@@ -107,8 +107,9 @@ pub struct Counts {
     pub order: usize,
     pub impossible: usize,
     pub undecided: usize,
-    /// Predicted, but values forbid it; and those of which the solver could not say that.
+    /// Predicted optimistically and refuted by values.
     pub refuted: usize,
+    /// Predicted optimistically; the solver could not decide whether values allow it.
     pub unsifted: usize,
     /// Found by an engine, but refused by the checker.
     pub refused: usize,
@@ -121,10 +122,10 @@ pub struct Prediction {
     /// One witness for every set of places.
     pub deadlocks: Vec<Witness>,
     pub stuck: Vec<Witness>,
-    /// The blocked events of all such waits that were found, of which `stuck` has one for places.
+    /// The blocked events of all such waits that were found; `stuck` has one for each set of places.
     pub stuck_sets: Vec<Vec<EventIndex>>,
-    /// What synchronisation allows and values forbid, one of each pair or set of places, with the
-    /// schedule that they forbid.
+    /// What synchronisation allows and values forbid: one witness for each pair or set of places, with
+    /// the schedule that values forbid.
     pub refuted: Vec<Witness>,
     /// Events that race with an earlier one; only with `Detail::Events` and more.
     pub racy_events: BTreeSet<EventIndex>,

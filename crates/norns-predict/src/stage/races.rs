@@ -1,6 +1,7 @@
-//! The stages of races: pairs of accesses, or pairs of places with some pairs of accesses for each.
+//! The stages for races. They decide all pairs of accesses, or one pair of accesses for every pair of
+//! places.
 //!
-//! Pairs of the same two segments share one decision in the optimistic meaning.
+//! In the optimistic meaning, pairs of the same two segments share one decision.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +12,29 @@ use norns_trace::EventIndex;
 use rustc_hash::FxHashSet;
 
 use super::{Counts, Decision, Detail, Engine, Predictor};
-use crate::candidate::{Accesses, Filtered, is_ruled_out};
-use crate::linear::{Linear, Options as LinearOptions, Side};
+use crate::candidate::{Accesses, Filtered, Side, is_ruled_out, sides};
+use crate::linear::{Linear, Options as LinearOptions};
 
-/// Pairs of events that are looked at for two places before these are left open, in a trace with
-/// more pairs than `FEW_PAIRS`.
+/// How many pairs of events are tried for two places, in a trace with more pairs than `FEW_PAIRS`.
+/// After that the places stay undecided.
 const TRIES: usize = 64;
 const FEW_PAIRS: usize = 100_000;
-/// Longer schedules are not kept for other pairs of the same segments.
+/// Longer schedules are not reused for other pairs of the same segments.
 const LONGEST_SHARED: usize = 10_000;
-/// In longer traces open accesses are not searched: a search goes over the trace each time.
+/// In longer traces open accesses are not searched, because each search takes a pass over the trace.
 const MOST_SEARCHED: usize = 50_000;
 /// All open accesses together may use the budgets of this many candidates.
 const SHARED_BUDGETS: usize = 10;
-/// How many accesses of a location are looked at for a race with an open one.
-const RIVALS_LOOKED_AT: usize = 10_000;
-/// Steps of schedules of racy events that are checked besides those of pairs of places.
+/// How many accesses of a location are considered for a race with an open one.
+const MOST_RIVALS: usize = 10_000;
+/// How many steps of schedules are checked for racy events, in addition to those of pairs of places.
 const MOST_CHECKED: usize = 20_000_000;
-/// More conflicting pairs than this are not looked at one by one.
+/// More conflicting pairs than this are not decided one by one.
 const MOST_PAIRS: usize = 2_000_000;
 
 impl Predictor<'_> {
-    /// A race, from what is known of the same two segments or from the engines.
+    /// Decides a race, from the decision for the same two segments if there is one, otherwise by the
+    /// engines.
     fn decide_race(
         &mut self,
         counts: &mut Counts,
@@ -72,14 +74,14 @@ impl Predictor<'_> {
                 Decision::Impossible => {
                     self.by_segments.insert(segments, None);
                 }
-                _ => {}
+                Decision::Shown(_) | Decision::Open => {}
             }
         }
         decision
     }
 
-    /// The schedule of another pair of the same segments, with the two threads moved within
-    /// their segments to these events.
+    /// A witness from the schedule of another pair of the same segments, with the two threads moved
+    /// within their segments to these events.
     fn moved(&self, schedule: &[EventIndex], bug: Bug, goal: [EventIndex; 2]) -> Witness {
         let inside = |event: EventIndex| {
             goal.iter()
@@ -105,7 +107,7 @@ impl Predictor<'_> {
     }
 
     pub(super) fn races(&mut self) {
-        // With every event asked for, none is redundant.
+        // If all events are asked for, none is redundant.
         let leaves_out = self.options.reductions.redundant && self.options.detail == Detail::Places;
         let left_out = if leaves_out {
             redundant_accesses(self.model, &self.segments)
@@ -128,7 +130,7 @@ impl Predictor<'_> {
         }
         let sides = |model: &Model, witness: &Witness| match witness.bug {
             Bug::Race { first, second } => sides(model, first, second),
-            _ => unreachable!("these witnesses are of races"),
+            Bug::LockDeadlock { .. } | Bug::Stuck { .. } => unreachable!("only races are here"),
         };
         self.found.race_counts.filtered.redundant = left_out.iter().filter(|&&out| out).count();
         let model = self.model;
@@ -137,7 +139,7 @@ impl Predictor<'_> {
             .sort_by_cached_key(|witness| sides(model, witness));
     }
 
-    /// Every pair of conflicting accesses on its own.
+    /// Decides every pair of conflicting accesses.
     fn all_pairs(&mut self, accesses: &Accesses) {
         let mut counts = Counts::default();
         let mut pairs = Vec::new();
@@ -172,7 +174,7 @@ impl Predictor<'_> {
         self.found.race_counts = counts;
     }
 
-    /// One race for each pair of places.
+    /// Looks for one race for each pair of places.
     fn races_of_places(&mut self, accesses: &Accesses) {
         let mut counts = Counts::default();
         let mut shown: FxHashSet<(Side, Side)> = FxHashSet::default();
@@ -202,7 +204,8 @@ impl Predictor<'_> {
                 self.found.racy_events.extend(racy);
                 open_events = report.open_events;
             }
-            // In a small trace everything that is not found is looked at, open or not.
+            // In a small trace the other stages decide all pairs for which no race was found, not
+            // only those that near-linear prediction left open.
             if accesses.most_pairs() > FEW_PAIRS || self.options.engine == Engine::Linear {
                 wanted = Some(report.open.iter().map(|open| open.sides).collect());
             }
@@ -221,7 +224,7 @@ impl Predictor<'_> {
     /// Exact search for accesses that near-linear prediction left open.
     fn open_events(&mut self, counts: &mut Counts, events: &[EventIndex]) {
         let mut undecided = 0;
-        // They share what a few candidates would have, the same for each of them.
+        // Together they get the budget of a few candidates, divided equally.
         let share = SHARED_BUDGETS * self.options.budget / events.len().max(1);
         self.budget = share.min(self.options.budget);
         for &second in events {
@@ -233,10 +236,10 @@ impl Predictor<'_> {
                 undecided += 1;
                 continue;
             }
-            let (rivals, all) = linear.earlier_rivals(second, RIVALS_LOOKED_AT);
+            let rivals = linear.earlier_rivals(second, MOST_RIVALS);
             let mut inner = Counts::default();
-            let mut open = !all;
-            for first in rivals {
+            let mut open = !rivals.is_complete;
+            for first in rivals.items {
                 match self.decide_race(&mut inner, first, second) {
                     Decision::Shown(_) => {
                         self.found.racy_events.insert(second);
@@ -269,8 +272,13 @@ impl Predictor<'_> {
         if wanted.is_some_and(FxHashSet::is_empty) {
             return;
         }
-        /// Some pairs of events, and how many more there are.
-        type Tries = (Vec<(EventIndex, EventIndex)>, usize);
+        /// The pairs of events of one pair of places.
+        #[derive(Default)]
+        struct Tries {
+            pairs: Vec<(EventIndex, EventIndex)>,
+            /// How many more there are.
+            more: usize,
+        }
         let mut groups: BTreeMap<(Side, Side), Tries> = BTreeMap::new();
         let mut filtered = Filtered::default();
         let (model, index) = (self.model, &self.index);
@@ -289,11 +297,11 @@ impl Predictor<'_> {
             if hybrid && is_ruled_out(model, index, &mut filtered, first, second) {
                 return;
             }
-            let (tries, more) = groups.entry(sides).or_default();
-            if tries.len() < most_tries {
-                tries.push((first, second));
+            let tries = groups.entry(sides).or_default();
+            if tries.pairs.len() < most_tries {
+                tries.pairs.push((first, second));
             } else {
-                *more += 1;
+                tries.more += 1;
             }
         };
         let every_pair = pairs <= MOST_PAIRS;
@@ -303,11 +311,11 @@ impl Predictor<'_> {
             accesses.for_near_pairs(model, index, add);
         }
         counts.filtered = filtered;
-        for (tries, more) in groups.into_values() {
+        for Tries { pairs, more } in groups.into_values() {
             let mut inner = Counts::default();
             let mut open = None;
             let mut found = None;
-            for (first, second) in tries {
+            for (first, second) in pairs {
                 match self.decide_race(&mut inner, first, second) {
                     Decision::Shown(witness) => {
                         found = Some(witness);
@@ -342,8 +350,8 @@ impl Predictor<'_> {
     }
 }
 
-/// The later accesses of those pairs that the checker accepts, as far as checking them takes no
-/// more than `MOST_CHECKED` steps; beyond that, one witness for every pair of places is checked.
+/// The later accesses of those pairs that the checker accepts. If checking all of them would take
+/// more than `MOST_CHECKED` steps, none is checked here; the witness of each pair of places is.
 fn accepted_pairs(
     linear: &Linear,
     checker: &Checker,
@@ -363,20 +371,4 @@ fn accepted_pairs(
         }
     }
     accepted
-}
-
-/// The two sides of a race, the smaller first.
-pub fn sides(model: &Model, first: EventIndex, second: EventIndex) -> (Side, Side) {
-    let side = |event: EventIndex| {
-        let touch = norns_model::location::Touch::of(model.op(event))
-            .expect("the events of a race are accesses");
-        Side {
-            place: model.trace.events[event.index()].place,
-            writes: touch.writes,
-            atomic: touch.kind == norns_model::location::TouchKind::Atomic,
-            frees: touch.kind == norns_model::location::TouchKind::Free,
-        }
-    };
-    let (one, other) = (side(first), side(second));
-    (one.min(other), one.max(other))
 }
