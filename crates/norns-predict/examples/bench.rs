@@ -1,10 +1,11 @@
-//! What `bench/predict` and `bench/growth` run: makes traces, and runs single stages on them.
+//! The tool behind `bench/predict` and `bench/growth`: it generates traces and runs single stages on
+//! them.
 //!
 //! ```text
 //! bench generate SHAPE EVENTS SEED TRACE EXPECTED   lean, leanmix, sparse, mix
 //! bench growth N ORDER TRACE                        main-first, worker-first, alternating
 //! bench happens-before TRACE                        prints how many accesses are unordered
-//! bench linear MEANING TRACE                        faithful, optimistic; also checks witnesses
+//! bench linear MEANING TRACE                        faithful, optimistic; checks the witnesses
 //! ```
 
 use std::fs::File;
@@ -44,7 +45,7 @@ fn main() -> Result<()> {
             linear(&read(trace)?, meaning);
             Ok(())
         }
-        _ => Err("see the head of examples/bench.rs for the arguments".into()),
+        _ => Err("the header of examples/bench.rs lists the arguments".into()),
     }
 }
 
@@ -85,45 +86,63 @@ fn write_generated(
 
 /// The program of Figure 5.17 in Carril (2017), in one of three interleavings.
 fn write_growth(n: usize, order: &str, trace: &str) -> Result<()> {
-    let section = |thread: &'static str, line: u32| {
-        let line = move |op: &str, i: u32| format!("{thread}|{op}|{}\n", line + i);
+    /// One of the two threads.
+    #[derive(Clone, Copy)]
+    struct Side {
+        /// Its unprotected accesses.
+        accesses: &'static str,
+        thread: &'static str,
+        /// The line of its critical section.
+        line: u32,
+    }
+    let section = |side: Side| {
+        let line = |op: &str, i: u32| format!("{}|{op}|{}\n", side.thread, side.line + i);
         line("acq(m)", 0) + &line("r(y)", 1) + &line("w(y)", 1) + &line("rel(m)", 2)
     };
     let mut output = BufWriter::new(File::create(trace)?);
     writeln!(output, "main|fork(worker)|5")?;
-    let main = ("main|r(x)|6\nmain|w(x)|6\n", "main", 8);
-    let worker = ("worker|r(x)|20\nworker|w(x)|20\n", "worker", 16);
-    let sections = |output: &mut BufWriter<File>, of: (&str, &'static str, u32)| -> Result<()> {
+    let main = Side {
+        accesses: "main|r(x)|6\nmain|w(x)|6\n",
+        thread: "main",
+        line: 8,
+    };
+    let worker = Side {
+        accesses: "worker|r(x)|20\nworker|w(x)|20\n",
+        thread: "worker",
+        line: 16,
+    };
+    let sections = |output: &mut BufWriter<File>, side: Side| -> Result<()> {
         for _ in 0..n {
-            output.write_all(section(of.1, of.2).as_bytes())?;
+            output.write_all(section(side).as_bytes())?;
         }
         Ok(())
     };
     match order {
         "main-first" => {
-            output.write_all(main.0.as_bytes())?;
+            output.write_all(main.accesses.as_bytes())?;
             sections(&mut output, main)?;
             sections(&mut output, worker)?;
         }
         "worker-first" => {
             sections(&mut output, worker)?;
-            output.write_all(main.0.as_bytes())?;
+            output.write_all(main.accesses.as_bytes())?;
             sections(&mut output, main)?;
         }
         "alternating" => {
-            output.write_all(main.0.as_bytes())?;
+            output.write_all(main.accesses.as_bytes())?;
             for _ in 0..n {
-                output.write_all(section(main.1, main.2).as_bytes())?;
-                output.write_all(section(worker.1, worker.2).as_bytes())?;
+                output.write_all(section(main).as_bytes())?;
+                output.write_all(section(worker).as_bytes())?;
             }
         }
         _ => return Err("ORDER is main-first, worker-first or alternating".into()),
     }
-    output.write_all(worker.0.as_bytes())?;
+    output.write_all(worker.accesses.as_bytes())?;
     output.write_all(b"main|join(worker)|12\n")?;
     Ok(output.flush()?)
 }
 
+/// Runs near-linear prediction, prints a summary and checks every witness.
 fn linear(trace: &Trace, meaning: Meaning) {
     let model = Model::new(trace, meaning);
     let linear = Linear::new(&model);

@@ -1,12 +1,12 @@
 //! Generated traces of any length with planted bugs and innocent look-alikes, for tests and
 //! benchmarks.
 //!
-//! A main thread forks eight workers and joins them. A worker enters critical sections and
-//! accesses the variables of the lock there; the mixed shapes also access variables that nothing
-//! protects. Meanwhile plants grow, one at a time: scripts for two or three workers, with
-//! variables, locks and places of their own, whose steps happen in a given order while the other
-//! workers go on. The workers of a plant do nothing else until it is done, so that what the plant
-//! shows does not depend on the rest.
+//! A main thread forks eight workers and joins them. A worker enters critical sections and accesses
+//! the variables of the lock there; in the mixed shapes workers also access variables that nothing
+//! protects. A *plant* is a script for two or three workers, with variables, locks and places of its
+//! own, whose steps happen in a given order while the other workers continue. Plants come one at a
+//! time. The workers of a plant do nothing else until it is complete, so that its bug does not depend
+//! on the rest of the trace.
 
 use norns_random::Random;
 use norns_trace::{
@@ -18,11 +18,11 @@ use norns_trace::{
 pub enum Shape {
     /// 4 locks with 2 variables each.
     Lean,
-    /// The same, and 8 variables without a lock.
+    /// The same, with 8 unprotected variables.
     LeanMix,
-    /// 16 locks with 8 variables each, sections that nest.
+    /// 16 locks with 8 variables each, and nested sections.
     Sparse,
-    /// The same, and 128 variables without a lock.
+    /// The same, with 128 unprotected variables.
     Mix,
 }
 
@@ -61,26 +61,26 @@ impl Shape {
     }
 }
 
-/// What is planted.
+/// The bugs and look-alikes that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     PlainRace,
-    /// Ordered by a lock in the trace, but not by what the sections do.
+    /// A lock orders the accesses in the trace, but its sections do not depend on each other.
     RaceBehindLock,
-    /// Two critical sections must change places.
+    /// Two critical sections have to be reversed.
     RaceAfterReversal,
-    /// Two locks, both with sections that must change places.
+    /// Sections of two locks have to be reversed.
     RaceAfterTwoReversals,
     Deadlock,
     DeadlockOfThree,
-    /// Accesses ordered by a value that is read.
+    /// A read orders the accesses.
     ReadFromChain,
-    /// Accesses under a common lock, each with another lock around.
+    /// Accesses under a common lock, each inside another lock.
     CommonLock,
     GateLock,
-    /// Both orders of two locks in one thread.
+    /// Both orders of two locks, in one thread.
     OneThreadCycle,
-    /// Opposite orders of two locks, the second after reading what the first wrote.
+    /// Opposite orders of two locks, the second after reading what the first thread wrote.
     OrderedCycle,
 }
 
@@ -98,15 +98,15 @@ const PLANTS: [Plant; 11] = [
     Plant::OrderedCycle,
 ];
 
-/// A trace and what is known about it.
+/// A trace and the bugs in it.
 pub struct Generated {
     pub trace: Trace,
-    /// Accesses that race with an earlier one, and by which plant.
+    /// Planted accesses that race with an earlier one, with the kind of their plant.
     pub racy: Vec<(EventIndex, Plant)>,
-    /// Acquisitions that can wait for each other, sorted; there are no other deadlocks.
+    /// Sets of acquisitions that can wait for each other, sorted. There are no other deadlocks.
     pub deadlocks: Vec<Vec<EventIndex>>,
-    /// Places of variables without protection in the mixed shapes. Accesses elsewhere that are
-    /// not in `racy` race with nothing.
+    /// The places of unprotected variables. Accesses at other places that are not in `racy` race with
+    /// nothing.
     pub unprotected: std::ops::Range<u32>,
 }
 
@@ -116,8 +116,9 @@ enum Step {
     Release(usize),
     Read(usize),
     Write(usize),
-    /// A write that races with an earlier access, or an acquisition of a deadlock.
+    /// A write that races with an earlier access.
     RacyWrite(usize),
+    /// An acquisition that can be blocked in a deadlock.
     Blocked(usize),
 }
 
@@ -127,24 +128,27 @@ struct Generator {
     random: Random,
     shape: Shape,
     generated: Generated,
-    /// What each worker is in the middle of: steps in reverse order.
+    /// For each worker the steps that it has begun, in reverse order.
     scripts: Vec<Vec<Step>>,
+    /// For each worker, whether it is part of the current plant.
     in_plant: Vec<bool>,
+    /// For each lock, the worker that holds it.
     holder: Vec<Option<usize>>,
+    /// The blocked acquisitions of the current plant so far.
     blocked: Vec<EventIndex>,
-    plant: Option<Growing>,
-    /// No new sections are begun.
+    plant: Option<CurrentPlant>,
+    /// Whether workers begin no new sections.
     closing: bool,
 }
 
-struct Growing {
+struct CurrentPlant {
     kind: Plant,
-    /// Worker and step, in reverse order.
+    /// The remaining steps, each with its worker, in reverse order.
     steps: Vec<(usize, Step)>,
 }
 
-/// About `events` events; the same arguments give the same trace. Plants come in turn, so that
-/// there are up to `plants` of each kind.
+/// Generates about `events` events, with up to `plants` plants of each kind. The same arguments give
+/// the same trace.
 pub fn generate(shape: Shape, events: usize, plants: usize, seed: u64) -> Generated {
     let mut generator = Generator::new(shape, seed);
     let main = 0;
@@ -156,7 +160,7 @@ pub fn generate(shape: Shape, events: usize, plants: usize, seed: u64) -> Genera
     while generator.generated.trace.events.len() + WORKERS < events {
         let due = (planted + 1) * every <= generator.generated.trace.events.len();
         if due && generator.plant.is_none() && planted < plants * PLANTS.len() {
-            planted += usize::from(generator.start(PLANTS[planted % PLANTS.len()]));
+            planted += usize::from(generator.begin_plant(PLANTS[planted % PLANTS.len()]));
         }
         generator.step();
     }
@@ -256,10 +260,10 @@ impl Generator {
         self.plant.is_some() || self.scripts.iter().any(|script| !script.is_empty())
     }
 
-    /// One event of the plant or of a worker.
+    /// Adds one event of the plant or of a worker, if that can step.
     fn step(&mut self) {
         if self.plant.is_some() && self.random.below(6) == 0 {
-            self.grow();
+            self.continue_plant();
             return;
         }
         let worker = 1 + self.random.below(WORKERS);
@@ -282,7 +286,7 @@ impl Generator {
         self.take(worker, step);
     }
 
-    /// What a worker does next.
+    /// What a worker does next: a critical section or an unprotected access, in reverse order.
     fn section(&mut self) -> Vec<Step> {
         let random = &mut self.random;
         let unprotected = self.shape.unprotected();
@@ -350,12 +354,12 @@ impl Generator {
                 self.generated.racy.push((event, kind));
             }
             Step::Blocked(_) => self.blocked.push(event),
-            _ => {}
+            Step::Acquire(_) | Step::Release(_) | Step::Read(_) | Step::Write(_) => {}
         }
     }
 
-    /// Begins a plant if enough workers are between two sections.
-    fn start(&mut self, kind: Plant) -> bool {
+    /// Begins a plant if enough workers are idle. Returns whether it does.
+    fn begin_plant(&mut self, kind: Plant) -> bool {
         let mut idle: Vec<usize> = (1..=WORKERS)
             .filter(|&worker| self.scripts[worker].is_empty())
             .collect();
@@ -454,11 +458,12 @@ impl Generator {
             self.in_plant[worker] = true;
         }
         steps.reverse();
-        self.plant = Some(Growing { kind, steps });
+        self.plant = Some(CurrentPlant { kind, steps });
         true
     }
 
-    fn grow(&mut self) {
+    /// Takes the next step of the plant, or ends it.
+    fn continue_plant(&mut self) {
         let Some(plant) = &mut self.plant else { return };
         if let Some((worker, step)) = plant.steps.pop() {
             self.take(worker, step);

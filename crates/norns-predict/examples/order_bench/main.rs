@@ -5,10 +5,9 @@
 //!     order_bench z3 ROW pairs|candidates
 //!     order_bench many ROW QUESTIONS
 //!
-//! `bench/order` starts a process for each, with a limit of CPU time and of memory, so what is
-//! known is written while the questions are asked. Times are CPU seconds; ours include the building
-//! of the engine and the check of every witness, Z3's (feature `z3`) begin when the formula is
-//! written down.
+//! `bench/order` starts a process for each row, with limits on CPU time and memory, so answers are
+//! written while the questions are asked. Times are CPU seconds. Ours include building the engine and
+//! checking every witness; Z3's (feature `z3`) begin when the formula is complete.
 
 mod mixed;
 mod shapes;
@@ -17,33 +16,35 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use norns_model::location::Touch;
 use norns_model::{Bug, Meaning, Model};
 use norns_order::Answer;
 use norns_predict::candidate::{Accesses, Filtered, is_ruled_out};
 use norns_predict::exact::index::Index;
 use norns_predict::order::{BackEnd, Counts, Engine};
 use norns_random::Random;
-use norns_trace::{EventIndex, Trace};
+use norns_trace::{EventIndex, Touch, Trace};
 
 use shapes::{Shape, TABLE_3, large};
 
-/// After so many conflicts a question of the larger rows ends undecided.
+/// After this many conflicts a question of the larger rows is undecided.
 const BUDGET: u64 = 20_000;
+/// How many questions a larger row has.
 const QUESTIONS: usize = 200;
 const LENGTHS: [usize; 6] = [800, 1_000, 2_000, 10_000, 20_000, 100_000];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Synchronisation {
     Mutexes,
-    /// And one event in a hundred waits for a signal or gives it.
+    /// Mutexes, and one event in a hundred waits or signals.
     Waits,
+    /// All kinds of synchronisation.
     All,
 }
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Clone, Copy)]
 enum Row {
+    /// A row of Table 3 of Said et al. (2011).
     Paper(Shape),
     Large {
         length: usize,
@@ -104,7 +105,7 @@ impl Row {
         }
     }
 
-    /// What the table says about the row.
+    /// The row as JSON, as far as it is known before the run.
     fn describe(self) -> String {
         match self {
             Row::Paper(shape) => {
@@ -148,7 +149,7 @@ impl Row {
     }
 }
 
-/// Random pairs of accesses that conflict, from anywhere in the trace.
+/// Random pairs of conflicting accesses from the whole trace.
 fn any_pairs(trace: &Trace, count: usize) -> Vec<Bug> {
     let model = Model::new(trace, Meaning::Optimistic);
     let mut random = Random::new(3);
@@ -167,8 +168,8 @@ fn any_pairs(trace: &Trace, count: usize) -> Vec<Bug> {
     bugs(found)
 }
 
-/// As `norns predict` asks: of the pairs that are near each other those that no lock and no order
-/// rules out, spread over the trace.
+/// The pairs that `norns predict` would ask about: near each other and not ruled out by locks or
+/// must-happen-before. They are spread over the trace.
 fn near_pairs(trace: &Trace, count: usize) -> Vec<Bug> {
     let model = Model::new(trace, Meaning::Optimistic);
     let index = Index::of(&model);
@@ -182,7 +183,7 @@ fn near_pairs(trace: &Trace, count: usize) -> Vec<Bug> {
     bugs(spread(found, count))
 }
 
-/// At most so many, the same distance from each other.
+/// At most `most` of them, at equal distances.
 fn spread<T>(all: impl IntoIterator<Item = T>, most: usize) -> Vec<T> {
     let all: Vec<T> = all.into_iter().collect();
     let count = all.len().max(most);
@@ -198,7 +199,7 @@ fn bugs(pairs: impl IntoIterator<Item = (EventIndex, EventIndex)>) -> Vec<Bug> {
         .collect()
 }
 
-/// The questions of a row; of Table 3 as many as the paper asked, ten at least.
+/// The questions of a row. For Table 3 they are as many as the paper asked, but at least ten.
 fn questions(row: Row, set: &str, trace: &Trace, engine: &Engine<'_>) -> (Vec<Bug>, Counts) {
     match row {
         Row::Paper(shape) => {
@@ -210,14 +211,17 @@ fn questions(row: Row, set: &str, trace: &Trace, engine: &Engine<'_>) -> (Vec<Bu
     }
 }
 
-/// CPU time of this thread so far, in steps of some milliseconds.
+/// The CPU time of this thread so far, with a resolution of some milliseconds.
 fn cpu() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
-    let nanoseconds = text.split(' ').next().expect("the first number");
-    nanoseconds.parse::<f64>().expect("it is a number") / 1e9
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has this file");
+    let nanoseconds = text.split(' ').next().expect("the file has a first word");
+    nanoseconds
+        .parse::<f64>()
+        .expect("the first word is a number")
+        / 1e9
 }
 
-/// CPU time since a moment. The account of it is coarse: short work is measured by the clock.
+/// Measures CPU time. Its resolution is coarse, so short work is measured by the wall clock.
 struct Watch {
     cpu: f64,
     clock: Instant,
@@ -242,21 +246,21 @@ fn peak_mib() -> u64 {
 }
 
 fn memory_mib(which: &str) -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let text = std::fs::read_to_string("/proc/self/status").expect("Linux has this file");
     let line = text.lines().find(|line| line.starts_with(which));
-    let line = line.expect("it is there");
+    let line = line.expect("the file has a line for each measure");
     let kib = line.split_whitespace().nth(1);
     kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-/// Asks everything and says every tenth of a second what is known.
+/// Asks about all bugs, and prints the answers so far every tenth of a second.
 fn ask(back_end: &mut impl BackEnd, bugs: &[Bug], before: f64) {
     let watch = Watch::start();
     let mut answers = String::new();
     let mut times = Vec::new();
-    let mut said = Instant::now();
-    let tell = |answers: &str, times: &[f64], seconds: f64| {
-        // Times of single questions are those of the clock, so they are scaled to CPU time.
+    let mut printed = Instant::now();
+    let print = |answers: &str, times: &[f64], seconds: f64| {
+        // The times of single questions are wall-clock times, scaled to CPU time here.
         let scale = seconds / times.last().copied().unwrap_or(1.0).max(1e-9);
         let mut list = String::new();
         for time in times {
@@ -279,12 +283,12 @@ fn ask(back_end: &mut impl BackEnd, bugs: &[Bug], before: f64) {
             Answer::Undecided => '?',
         });
         times.push(watch.clock.elapsed().as_secs_f64());
-        if said.elapsed() > Duration::from_millis(100) {
-            tell(&answers, &times, watch.seconds());
-            said = Instant::now();
+        if printed.elapsed() > Duration::from_millis(100) {
+            print(&answers, &times, watch.seconds());
+            printed = Instant::now();
         }
     }
-    tell(&answers, &times, watch.seconds());
+    print(&answers, &times, watch.seconds());
 }
 
 fn ours(row: Row, set: &str) {
@@ -294,7 +298,7 @@ fn ours(row: Row, set: &str) {
     let mut building = watch.seconds();
     let (bugs, counts) = questions(row, set, &trace, &engine);
     if let Row::Paper(_) = row {
-        // The filters belong to what the paper measured.
+        // The times of the paper include the filters.
         building = watch.seconds();
     } else {
         engine.budget = BUDGET;
@@ -318,13 +322,13 @@ fn ours(row: Row, set: &str) {
     );
 }
 
-/// Many questions to one engine: time and memory as their number grows. Half of them are random
-/// pairs, half candidates.
+/// Asks one engine many questions, and prints time and memory as their number grows. Half of them are
+/// random pairs, half candidates.
 fn many(row: Row, count: usize) {
     let trace = row.trace();
     let mut bugs = near_pairs(&trace, count / 2);
     bugs.extend(any_pairs(&trace, count - bugs.len()));
-    // Mixed, so that neither kind comes first.
+    // In random order, so that neither kind comes first.
     let mut random = Random::new(5);
     for i in (1..bugs.len()).rev() {
         bugs.swap(i, random.below(i + 1));
@@ -360,7 +364,7 @@ fn z3(row: Row, set: &str) {
     impl BackEnd for Asked<'_> {
         fn decide(&mut self, bug: &Bug) -> Answer {
             let known = self.bugs.iter().position(|other| other == bug);
-            let query = known.expect("only these are asked");
+            let query = known.expect("the bug is one of those in the formula");
             let Problem {
                 formula, queries, ..
             } = &self.problem;

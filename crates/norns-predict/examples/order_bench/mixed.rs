@@ -1,11 +1,11 @@
-//! A generated run in which every kind of synchronisation takes part.
+//! A generated run with every kind of synchronisation.
 //!
-//! Four threads live as long as the run; now and then one of them forks a short-lived one and
-//! joins it. A thread makes a plan, a few steps, and follows it; a step that is not possible yet is
+//! Four threads live as long as the run; now and then one of them forks a short-lived thread and
+//! joins it. A thread makes a plan of a few steps and follows it; a step that is not possible yet is
 //! tried again later. Two fifths of the events are those of twelve locks (mutexes of all kinds and
-//! three reader-writer locks, some attempts fail); about one event in a hundred each is one of
-//! semaphores, barriers, conditions and `once`, and one in thirty is atomic. Plans take locks in
-//! ascending order and wait for nothing else meanwhile, so the run comes to its end.
+//! three reader-writer locks; some attempts fail). About one event in a hundred each belongs to
+//! semaphores, barriers, conditions and `once`, and one in thirty is atomic. Plans acquire locks in
+//! ascending order and wait for nothing else while they hold them, so the run terminates.
 
 use norns_random::Random;
 use norns_trace::trace::{Custom, Value};
@@ -28,7 +28,7 @@ const LOCKS: [ObjectKind; 12] = [
     ObjectKind::ReaderWriterLock,
     ObjectKind::ReaderWriterLock,
 ];
-/// Two that guard something, one that hands something over.
+/// Two semaphores are used like locks, the third to signal another thread.
 const SEMAPHORES: usize = 3;
 const HAND_OVER: usize = 2;
 const CONDITIONS: usize = 2;
@@ -40,7 +40,7 @@ const VARIABLES: usize = 36;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A lock, and whether for reading.
+    /// The flag says whether for reading.
     Lock(usize, bool),
     TryLock(usize, bool),
     Unlock(usize),
@@ -51,7 +51,7 @@ enum Step {
     SemPost(usize),
     Once(usize),
     OnceEnd(usize),
-    /// Leaves the mutex of this condition; then comes what `Sleep` begins.
+    /// Releases the mutex of this condition and begins to wait.
     Sleep(usize),
     Woken(usize),
     TimeOut(usize),
@@ -71,14 +71,18 @@ struct Generator {
     random: Random,
     trace: Trace,
     branches: bool,
-    /// Steps in reverse order.
+    /// For each thread the remaining steps of its plan, in reverse order.
     plans: Vec<Vec<Step>>,
+    /// For each lock, the thread that holds it for writing, and how many times.
     writer: Vec<Option<(usize, usize)>>,
+    /// For each lock, the threads that hold it for reading.
     readers: Vec<Vec<usize>>,
     semaphores: [u32; SEMAPHORES],
     /// 0 untouched, 1 running, 2 done.
     onces: [u8; ONCES],
+    /// For each condition, the threads that wait.
     asleep: Vec<Vec<usize>>,
+    /// Threads that wait in the barrier.
     arrived: Vec<usize>,
     /// Threads that may leave the barrier.
     released: Vec<usize>,
@@ -88,7 +92,7 @@ struct Generator {
     flags: [u8; 4],
 }
 
-/// About `length` events.
+/// Generates about `length` events.
 pub fn generate(length: usize, branches: bool, seed: u64) -> Trace {
     let threads = LONG_LIVED + SHORT_LIVED;
     let mut generator = Generator {
@@ -133,6 +137,7 @@ pub fn generate(length: usize, branches: bool, seed: u64) -> Trace {
     generator.trace
 }
 
+/// The mutex of a condition.
 fn lock_of(condition: usize) -> usize {
     condition
 }
@@ -201,7 +206,7 @@ impl Generator {
         });
     }
 
-    /// Accesses under a lock: to its variables.
+    /// Up to `most` accesses to the variables of a lock.
     fn accesses(&mut self, lock: usize, most: usize) -> Vec<Step> {
         let count = 1 + self.random.below(most);
         let mut row = || self.random.below(VARIABLES / LOCKS.len()) * LOCKS.len();
@@ -296,7 +301,7 @@ impl Generator {
         })
     }
 
-    /// Lets go on who waits.
+    /// A plan that lets a waiting thread continue, if there is one.
     fn last_plan(&mut self) -> Vec<Step> {
         if !self.arrived.is_empty() {
             return reversed(vec![Step::Enter, Step::Exit]);
@@ -343,14 +348,14 @@ impl Generator {
         self.plans[thread].pop();
         let last = (0..LONG_LIVED).all(|other| other == thread || self.waits(other));
         match step {
-            // Somebody has to wake the others.
+            // The last running thread has to wake the others.
             Step::Sleep(_) if last => {}
             Step::Enter if last && self.arrived.is_empty() => drop(self.plans[thread].pop()),
             _ => self.take(thread, step),
         }
     }
 
-    /// Whether the thread waits for what another one decides to do.
+    /// Whether the thread waits for a step that another thread need not take.
     fn waits(&self, thread: usize) -> bool {
         match self.plans[thread].last() {
             Some(Step::Woken(which)) => self.asleep[*which].contains(&thread),
@@ -398,7 +403,7 @@ impl Generator {
                 Op::SemWait(semaphore(which))
             }
             Step::TrySemWait(which) if self.semaphores[which] == 0 => {
-                // Nothing to give back.
+                // A failed wait has nothing to post.
                 self.plans[thread].retain(|step| !matches!(step, Step::SemPost(_)));
                 Op::FailedSemWait(semaphore(which))
             }
@@ -520,7 +525,7 @@ impl Generator {
         self.trace.values.push(value);
     }
 
-    /// Of one of four flags.
+    /// Adds an atomic access to one of four flags.
     fn atomic(&mut self, thread: usize) {
         let flag = self.random.below(4);
         let event = EventIndex::from_index(self.trace.events.len());

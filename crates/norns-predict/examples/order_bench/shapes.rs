@@ -1,12 +1,12 @@
-//! Generated runs of a given shape: so many threads, events, lock, wait and notify events and
+//! Generated runs with given numbers of threads, events, lock events, wait and notify events and
 //! variables, as Table 3 of Said et al. (2011) lists them.
 //!
-//! The generator is a simulated run: a random thread that can go on does something random that
-//! the shape still lacks. Variables belong to locks and are accessed inside their sections; one
-//! access in twenty forgets the lock, until there are as many conflicting pairs without a common
-//! lock as the shape has; from then on accesses without a lock read the last variable, which
-//! nobody writes without one. One section in seven holds a second, greater lock. Values
-//! are real: a read has what the last write left, writes write small numbers.
+//! The generator simulates a run: a random thread that can continue does something random that the
+//! shape still lacks. Variables belong to locks and are accessed inside their sections. One access in
+//! twenty leaves out the lock, until there are as many conflicting pairs without a common lock as the
+//! shape has; from then on, accesses without a lock read the last variable, which no thread writes
+//! without a lock. One section in seven acquires a second lock with a greater number. Values are
+//! consistent: a read has what the last write left, and writes have small numbers.
 
 use norns_random::Random;
 use norns_trace::trace::{Custom, Value};
@@ -22,19 +22,21 @@ pub struct Shape {
     pub length: usize,
     pub lock_events: usize,
     pub wait_events: usize,
-    /// Whether a branch follows every second read.
+    /// Whether every second read is followed by a branch event.
     pub branches: bool,
     pub variables: usize,
     pub locks: usize,
     pub conditions: usize,
-    /// How many conflicting pairs without a common lock there are, about (its column lsa).
+    /// Roughly the number of conflicting pairs without a common lock (column "lsa" of the paper).
     pub unlocked: usize,
-    /// How many pairs the paper asked its solver about (its column mhb).
+    /// About how many pairs the paper asked its solver (column "mhb").
     pub asked: usize,
-    /// What the paper needed, in seconds.
+    /// The time that the paper reports, in seconds.
     pub paper: Option<f64>,
 }
 
+/// A row of Table 3. `numbers` are threads, events, lock events, wait events, variables, locks and
+/// conditions.
 const fn row(
     name: &'static str,
     numbers: [usize; 7],
@@ -99,8 +101,8 @@ pub const TABLE_3: [Shape; 17] = [
     row("tsp", [4, 45637, 20, 5, 42, 5, 3], 83, 4, 0.05),
 ];
 
-/// Four threads, two fifths of the events acquire or release one of ten locks; with waits, one
-/// event in a hundred waits for a signal or gives it.
+/// Four threads; two fifths of the events acquire or release one of ten locks. With waits, one event
+/// in a hundred waits or signals.
 pub fn large(length: usize, waits: bool, branches: bool) -> Shape {
     Shape {
         name: "large",
@@ -118,6 +120,20 @@ pub fn large(length: usize, waits: bool, branches: bool) -> Shape {
     }
 }
 
+/// How many accesses of a kind there are.
+#[derive(Clone, Copy, Default)]
+struct Accesses {
+    reads: usize,
+    writes: usize,
+}
+
+/// The accesses of one thread to one variable.
+#[derive(Clone, Copy, Default)]
+struct AccessCounts {
+    with_lock: Accesses,
+    without_lock: Accesses,
+}
+
 enum Mode {
     Running,
     Asleep,
@@ -130,16 +146,20 @@ struct Generator {
     trace: Trace,
     modes: Vec<Mode>,
     held: Vec<Vec<usize>>,
-    /// How many accesses to do before the section is left.
+    /// For each thread how many accesses it does before it leaves its section; of a thread that waits,
+    /// the condition.
     inside: Vec<usize>,
     memory: Vec<u8>,
     owner: Vec<Option<usize>>,
+    /// How many lock events are still to come.
     lock_events: usize,
+    /// How many wait and notify events are still to come.
     wait_events: usize,
-    /// Sleepers of each condition.
+    /// For each condition, the threads that wait.
     queues: Vec<Vec<usize>>,
-    /// Of each variable and thread: reads and writes, with a lock and without.
-    accesses: Vec<Vec<[[usize; 2]; 2]>>,
+    /// For each variable and thread.
+    accesses: Vec<Vec<AccessCounts>>,
+    /// How many conflicting pairs without a common lock there are so far.
     unlocked: usize,
 }
 
@@ -163,7 +183,7 @@ pub fn generate(shape: Shape, seed: u64) -> Trace {
             shape.wait_events
         },
         queues: vec![Vec::new(); shape.conditions],
-        accesses: vec![vec![[[0; 2]; 2]; shape.threads]; shape.variables],
+        accesses: vec![vec![AccessCounts::default(); shape.threads]; shape.variables],
         unlocked: 0,
     };
     generator.run();
@@ -203,7 +223,7 @@ impl Generator {
         for t in 1..shape.threads {
             self.push(0, Op::Fork(ThreadId::from_index(t)));
         }
-        // Forks, joins and what brings the last sections to their end belong to the length.
+        // The length includes forks and joins.
         let joins = shape.threads - 1;
         while self.trace.events.len() + joins < shape.length {
             let thread = self.random.below(shape.threads);
@@ -245,7 +265,7 @@ impl Generator {
         self.lock_events = self.lock_events.saturating_sub(1);
     }
 
-    /// Condition `c` goes with this lock.
+    /// The lock that belongs to the condition.
     fn lock_of(&self, condition: usize) -> usize {
         condition % self.shape.locks
     }
@@ -270,7 +290,7 @@ impl Generator {
         }
         let left = shape.length.saturating_sub(self.trace.events.len()).max(1);
         if let Some(&lock) = self.held[thread].last() {
-            // Somebody may wait for a signal under this lock.
+            // Another thread may wait for a signal under this lock.
             let waiting = (0..shape.conditions)
                 .find(|&c| self.lock_of(c) == lock && !self.queues[c].is_empty());
             if let Some(condition) = waiting {
@@ -314,8 +334,8 @@ impl Generator {
             self.access(thread, Some(lock));
             return;
         }
-        let somebody_waits = self.queues.iter().position(|queue| !queue.is_empty());
-        if let Some(condition) = somebody_waits
+        let waited_for = self.queues.iter().position(|queue| !queue.is_empty());
+        if let Some(condition) = waited_for
             && self.owner[self.lock_of(condition)].is_none()
             && self.random.below(4) == 0
         {
@@ -334,7 +354,7 @@ impl Generator {
         }
     }
 
-    /// Inside a section mostly a variable of its lock.
+    /// Adds an access; inside a section, to a variable of its lock.
     fn access(&mut self, thread: usize, lock: Option<usize>) {
         let shape = self.shape;
         let any = self.random.below(shape.variables);
@@ -345,20 +365,26 @@ impl Generator {
             }
             _ => any,
         };
-        // Outside of sections threads mostly read.
+        // Outside of sections, threads mostly read.
         let mut writes = self.random.below(if lock.is_some() { 2 } else { 8 }) == 0;
         let mut pairs = self.unlocked_pairs(thread, variable, lock.is_some(), writes);
         let mut variable = variable;
         if self.unlocked + pairs > shape.unlocked {
             (variable, writes) = match lock {
-                // The variables of a lock that others have read without it are only read.
+                // A variable that was accessed without its lock is only read.
                 Some(_) => (variable, false),
                 None => (shape.variables - 1, false),
             };
             pairs = self.unlocked_pairs(thread, variable, lock.is_some(), writes);
         }
         self.unlocked += pairs;
-        self.accesses[variable][thread][usize::from(lock.is_some())][usize::from(writes)] += 1;
+        let counts = &mut self.accesses[variable][thread];
+        let counts = match lock {
+            Some(_) => &mut counts.with_lock,
+            None => &mut counts.without_lock,
+        };
+        counts.reads += usize::from(!writes);
+        counts.writes += usize::from(writes);
         let access = Access {
             address: 0x1000 + 8 * variable as u64,
             size: 4,
@@ -383,14 +409,16 @@ impl Generator {
         self.trace.values.push(value);
     }
 
-    /// How many pairs without a common lock an access would add.
+    /// How many conflicting pairs without a common lock an access would add.
     fn unlocked_pairs(&self, thread: usize, variable: usize, locked: bool, writes: bool) -> usize {
         let others = self.accesses[variable].iter().enumerate();
         let others = others.filter(|&(other, _)| other != thread);
+        let conflicting = |of: Accesses| of.writes + if writes { of.reads } else { 0 };
         others
-            .flat_map(|(_, by_lock)| by_lock.iter().enumerate())
-            .filter(|&(with_lock, _)| !(locked && with_lock == 1))
-            .map(|(_, [read, written])| written + if writes { *read } else { 0 })
+            .map(|(_, counts)| {
+                let with_lock = conflicting(counts.with_lock);
+                conflicting(counts.without_lock) + if locked { 0 } else { with_lock }
+            })
             .sum()
     }
 }

@@ -1,5 +1,5 @@
-//! Generated traces: all that is planted is found, with schedules that the checker accepts, and
-//! nothing else is.
+//! Generated traces: every planted bug is found, with a schedule that the checker accepts, and nothing
+//! else.
 
 use std::collections::BTreeSet;
 

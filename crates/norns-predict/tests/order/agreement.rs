@@ -1,5 +1,5 @@
-//! Small random traces: exactly the races and lock deadlocks that enumeration finds, from our
-//! solver and from Z3.
+//! Small random traces: our solver and Z3 have to find exactly the races and lock deadlocks that the
+//! enumeration of all schedules finds.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ thread_local! {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub races: BTreeSet<(EventIndex, EventIndex)>,
-    /// Sorted.
+    /// Each set of blocked events is sorted.
     pub deadlocks: BTreeSet<Vec<EventIndex>>,
 }
 
@@ -68,7 +68,9 @@ fn answers(bugs: &[Bug], back_end: &mut impl BackEnd, what: &str) -> Found {
     found
 }
 
-/// Both back ends must find what is expected. Returns how much that is.
+/// Checks that every back end finds what is expected, and returns how much that is. Our solver is
+/// asked with full and with basic preprocessing, and with a memory so small that it forgets everything
+/// after each question.
 pub fn check(trace: &Trace, meaning: Meaning, expected: &Found, what: &str) -> usize {
     let mut engine = Engine::new(trace, meaning);
     let bugs = candidates(trace, &engine);
@@ -109,26 +111,29 @@ fn shape(seed: u64, plain: bool) -> Shape {
     }
 }
 
-/// `./test` runs these tests with Z3 and without: all seeds with it, a quarter without.
+/// `./test` runs these tests with and without Z3: with all seeds, and with a quarter of them.
 const SHARE: usize = if cfg!(feature = "z3") { 1 } else { 4 };
 
-/// The seeds of a test; `NORNS_TEST_SEEDS=from..to` runs others, as many at least.
+/// The seeds of a test. `NORNS_TEST_SEEDS=from..to` chooses others; they have to be at least as many.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let chosen = std::env::var("NORNS_TEST_SEEDS").ok();
     let chosen = chosen.as_deref().and_then(|text| text.split_once(".."));
-    let number = |text: &str| text.parse::<u64>().expect("a number of NORNS_TEST_SEEDS");
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .expect("NORNS_TEST_SEEDS is two numbers with .. between them")
+    };
     chosen.map_or(0..usual / SHARE as u64, |(from, to)| {
         number(from)..number(to)
     })
 }
 
-/// What one test has seen.
+/// What the traces of one test contained.
 #[derive(Default)]
 struct Tally {
     coverage: Coverage,
     races: usize,
     deadlocks: usize,
-    /// Races and deadlocks that no whole run of their trace shows.
+    /// Races and deadlocks that no complete run of their trace passes.
     doomed: usize,
 }
 
@@ -142,7 +147,7 @@ impl Tally {
 
     fn demand(&self, what: &str, traces: usize, races: usize, deadlocks: usize, doomed: usize) {
         println!(
-            "{what}: {} traces, {} races, {} deadlocks, {} of both in no whole run",
+            "{what}: {} traces, {} races, {} deadlocks, {} of both in no complete run",
             self.coverage.traces, self.races, self.deadlocks, self.doomed
         );
         assert!(
@@ -150,13 +155,13 @@ impl Tally {
                 && self.races >= races / SHARE
                 && self.deadlocks >= deadlocks / SHARE
                 && self.doomed >= doomed / SHARE,
-            "the random traces show too little"
+            "the random traces have too few bugs"
         );
     }
 }
 
 #[test]
-fn both_meanings_of_model() {
+fn optimistic_and_faithful_agree_with_enumeration() {
     let mut tally = Tally::default();
     for seed in seeds(4000) {
         let trace = random_trace(seed, shape(seed, seed % 2 == 0));
@@ -185,7 +190,7 @@ fn both_meanings_of_model() {
 }
 
 #[test]
-fn values() {
+fn values_agree_with_enumeration() {
     let mut tally = Tally::default();
     for seed in seeds(8000) {
         let mut trace = random_trace(seed + 50_000, shape(seed, seed % 2 == 0));
@@ -207,7 +212,7 @@ fn values() {
 }
 
 #[test]
-fn branches() {
+fn branches_agree_with_enumeration() {
     let mut tally = Tally::default();
     for seed in seeds(3000) {
         let small = Shape {
@@ -236,9 +241,9 @@ fn branches() {
     tally.coverage.demand(kinds.chain(&["branch"]), 10 / SHARE);
 }
 
-/// Longer than enumeration can follow: what is known before the search changes no answer.
+/// On traces that are too long for enumeration: preprocessing changes no answer.
 #[test]
-fn knowledge() {
+fn preprocessing_changes_no_answer() {
     let (mut possible, mut impossible) = (0, 0);
     for seed in 0..300 {
         let long = Shape {
@@ -251,19 +256,19 @@ fn knowledge() {
         let mut trace = random_trace(seed + 70_000, long);
         with_values(&mut trace, &mut Random::new(seed ^ 0xca11));
         for meaning in [Meaning::Optimistic, Meaning::Faithful, Meaning::SameValues] {
-            let mut knowing = Engine::new(&trace, meaning);
-            let mut searching = Engine::with_preprocessing(&trace, meaning, Preprocessing::Basic);
-            let bugs = candidates(&trace, &knowing);
+            let mut full = Engine::new(&trace, meaning);
+            let mut basic = Engine::with_preprocessing(&trace, meaning, Preprocessing::Basic);
+            let bugs = candidates(&trace, &full);
             for bug in bugs.iter().step_by(1 + bugs.len() / 100) {
-                let (known, found) = (knowing.decide(bug), searching.decide(bug));
-                if known != Answer::Undecided && found != Answer::Undecided {
-                    assert_eq!(known, found, "seed {seed}, {meaning:?}, {bug:?}");
+                let (one, other) = (full.decide(bug), basic.decide(bug));
+                if one != Answer::Undecided && other != Answer::Undecided {
+                    assert_eq!(one, other, "seed {seed}, {meaning:?}, {bug:?}");
                 }
-                possible += usize::from(known == Answer::Satisfiable);
-                impossible += usize::from(known == Answer::Unsatisfiable);
+                possible += usize::from(one == Answer::Satisfiable);
+                impossible += usize::from(one == Answer::Unsatisfiable);
             }
         }
     }
-    println!("knowledge: {possible} possible, {impossible} impossible");
+    println!("preprocessing: {possible} possible, {impossible} impossible");
     assert!(possible > 5_000 && impossible > 20_000);
 }

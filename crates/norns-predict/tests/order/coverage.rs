@@ -1,18 +1,18 @@
-//! What random traces are made of, so that a test can fail when they lack something.
+//! Which kinds of events random traces contain, so that a test can fail if one is missing.
 
 use std::collections::BTreeMap;
 
 use norns_model::location::Touch;
 use norns_trace::{AtomicKind, EventIndex, ObjectKind, Op, Trace};
 
-/// How many events of each kind were looked at.
+/// How many events of each kind there were.
 #[derive(Default)]
 pub struct Coverage {
     counts: BTreeMap<&'static str, usize>,
     pub traces: usize,
 }
 
-/// Every kind that the traces of a full shape must have.
+/// The kinds that traces with all primitives have to contain.
 pub const SYNCHRONISATION: [&str; 37] = [
     "start",
     "end",
@@ -64,7 +64,7 @@ pub const MEMORY: [&str; 8] = [
     "16 bytes at once",
 ];
 
-/// In traces with values.
+/// The kinds that traces with values have to contain in addition.
 pub const VALUES: [&str; 5] = [
     "initial value that is not 0",
     "16 bytes with a value",
@@ -119,7 +119,7 @@ fn kind(trace: &Trace, op: Op) -> &'static str {
         Op::Write(_) => "write",
         Op::Allocate(_) => "allocate",
         Op::Free(_) => "free",
-        // Calls order nothing, and no engine looks at them.
+        // Calls order nothing, and the engines ignore them.
         Op::Enter | Op::Leave => "call",
         Op::Custom(custom) if trace.customs[custom as usize].name == "branch" => "branch",
         Op::Custom(_) => "custom",
@@ -191,7 +191,7 @@ impl Coverage {
         }
     }
 
-    /// Each of the kinds at least so often.
+    /// Asserts that each of the kinds occurred at least `least` times.
     pub fn demand<'k>(&self, kinds: impl IntoIterator<Item = &'k &'static str>, least: usize) {
         for kind in kinds {
             let found = self.counts.get(kind).copied().unwrap_or(0);

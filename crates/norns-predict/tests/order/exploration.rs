@@ -1,12 +1,12 @@
-//! Every schedule of a small trace in which the reads that matter see what they saw.
+//! Every schedule of a small trace in which the relevant reads see what they saw in the trace.
 //!
-//! The steps are those of the model; values and branches are followed here, byte by byte, along
-//! each schedule. Without branches two schedules to the same state and memory count once; with
-//! them the history matters, so all are followed.
+//! The steps are those of the model; values and branches are followed here, byte by byte, along each
+//! schedule. Without branch events, schedules that lead to the same state and memory are explored
+//! once. With branch events the history counts, so all of them are explored.
 //!
-//! Races that no whole run of the trace shows are counted apart: every schedule to them leads into
-//! a deadlock, or to reads that see something else. They are what an encoding that orders the
-//! whole trace loses.
+//! Races that no complete run of the trace passes are counted separately: every schedule that shows
+//! one leads into a deadlock, or to reads that see another value. An encoding that orders the whole
+//! trace would miss them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,35 +16,35 @@ use norns_trace::{EventIndex, Op, Trace};
 
 use crate::agreement::Found;
 
-/// Who wrote a byte last: an event, or nobody.
+/// The last event that wrote a byte; `None` if no event did.
 type Writer = Option<EventIndex>;
 
-/// How far every thread is, and who wrote each byte that a read can still see.
+/// The positions of the threads, and the last writer of every byte.
 type StateKey = (Vec<u32>, Vec<(u64, Writer)>);
 
 struct Explorer<'t> {
     model: Model<'t>,
     meaning: Meaning,
     has_branches: bool,
-    /// The value that a writer left in a byte, where it is known.
+    /// The value that a writer left in a byte, if it is known.
     contents: BTreeMap<(Writer, u64), u8>,
-    /// Whom each read byte was written by in the trace.
+    /// For each byte that an event reads, its last writer in the trace.
     saw: BTreeMap<(EventIndex, u64), Writer>,
     found: Found,
-    /// Races that some whole run passes.
+    /// Races that some complete run passes.
     passed: BTreeSet<(EventIndex, EventIndex)>,
-    /// Whether a schedule through this state takes all events.
+    /// For each state, whether a schedule through it completes the trace.
     seen: BTreeMap<StateKey, bool>,
     steps_left: usize,
 }
 
 pub struct Explored {
     pub found: Found,
-    /// Races and deadlocks that no whole run passes.
+    /// The number of races and deadlocks that no complete run passes.
     pub doomed: usize,
 }
 
-/// `None` when there are too many schedules.
+/// `None` if there are too many schedules.
 pub fn explore(trace: &Trace, meaning: Meaning, limit: usize) -> Option<Explored> {
     let mut explorer = Explorer {
         model: Model::new(trace, Meaning::Optimistic),
@@ -70,6 +70,7 @@ fn bytes(touch: Touch) -> std::ops::Range<u64> {
 }
 
 impl Explorer<'_> {
+    /// Collects what reads saw in the order of the trace.
     fn watch_trace(&mut self) {
         let trace = self.model.trace;
         let mut memory: BTreeMap<u64, Writer> = BTreeMap::new();
@@ -97,6 +98,7 @@ impl Explorer<'_> {
         }
     }
 
+    /// Whether a read sees what it saw in the trace if `writer` wrote the byte last.
     fn same(&self, event: EventIndex, byte: u64, writer: Writer) -> bool {
         let saw = self.saw[&(event, byte)];
         let value = |writer| self.contents.get(&(writer, byte));
@@ -106,8 +108,8 @@ impl Explorer<'_> {
                 && value(saw) == value(writer))
     }
 
-    /// `history` are the reads so far: event, byte, whom they saw. Returns whether all events can
-    /// still take place.
+    /// Explores all schedules from this state. `history` has the reads so far: event, byte, last writer.
+    /// Returns whether one of the schedules completes the trace.
     fn go(
         &mut self,
         state: State,
@@ -174,9 +176,10 @@ impl Explorer<'_> {
         self.model.trace.customs[custom as usize].name == "branch"
     }
 
+    /// Whether all relevant reads so far see what they saw in the trace.
     fn is_right(&self, state: &State, history: &[(EventIndex, u64, Writer)]) -> bool {
         let model = &self.model;
-        // Up to which position the reads of each thread matter.
+        // For each thread, the position up to which its reads are relevant.
         let mut until: Vec<usize> = model
             .thread_ids()
             .map(|thread| {

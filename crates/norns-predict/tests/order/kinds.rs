@@ -1,30 +1,26 @@
-//! Every kind of synchronisation: a trace in which it allows the race on `x`, and one in which it
-//! does not.
+//! Every kind of synchronisation: a trace in which it allows a race on `x`, and one in which it
+//! forbids it.
 
 use norns_model::Meaning;
 use norns_model::script;
-use norns_predict::order::Engine;
+use norns_predict::order::{Engine, Outcome};
 
-/// Whether any pair of accesses to `x` races, as reads may see anything. The enumeration of all
-/// schedules must say the same.
+/// Checks whether some pair of accesses to `x` races in the optimistic meaning, and that the
+/// enumeration of all schedules agrees.
 fn check(kind: &str, text: &str, expected: bool) {
     let trace = script::trace(text);
     let all = norns_model::brute_force::enumerate(&trace, Meaning::Optimistic, 100_000)
         .expect("the trace is small");
     let mut engine = Engine::new(&trace, Meaning::Optimistic);
     let (pairs, _) = engine.race_candidates(usize::MAX);
-    let racy = pairs.iter().any(|&(one, other)| {
-        matches!(
-            engine.race(one, other),
-            norns_predict::order::Outcome::Witness(_)
-        )
-    });
+    let mut pairs = pairs.iter();
+    let racy = pairs.any(|&(one, other)| matches!(engine.race(one, other), Outcome::Witness(_)));
     assert_eq!(racy, expected, "{kind}:\n{text}");
     assert_eq!(!all.races.is_empty(), expected, "{kind}, enumerated");
 }
 
 #[test]
-fn each_kind_allows_and_forbids() {
+fn every_kind_allows_and_forbids_a_race() {
     let table = [
         (
             "mutex",

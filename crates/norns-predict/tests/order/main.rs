@@ -1,4 +1,4 @@
-//! The ordering engine against enumeration, Z3 and the examples of the papers.
+//! The ordering engine against the enumeration of all schedules, Z3 and the examples of the papers.
 
 mod agreement;
 mod coverage;

@@ -38,11 +38,11 @@ fn races(trace: &Trace, meaning: Meaning) -> Vec<(u32, u32)> {
     racy.map(|(one, other)| (one.0, other.0)).collect()
 }
 
-/// `x = x + v.get()` with `a` and `b` crossed, as in Figure 1. The second thread saw what the
-/// first wrote, so only the pair on `a.x` can race: to come to its write of `b.x` the second
-/// thread has to read 2 in `a.x`.
+/// `x = x + v.get()` with `a` and `b` crossed, as in Figure 1. The second thread read what the first
+/// wrote, so only the accesses to `a.x` can race: before its write of `b.x` the second thread has to
+/// read 2 from `a.x`.
 #[test]
-fn figure_1() {
+fn figure_1_values_leave_one_race() {
     let trace = with_values(
         "T1: fork T2, fork T3
          T2: lock a, read ax, read bx, write ax, unlock a
@@ -50,12 +50,12 @@ fn figure_1() {
         &[1, 1, 2, 1, 2, 3],
     );
     assert_eq!(races(&trace, Meaning::SameValues), [(5, 9)]);
-    // Without values also the other one.
+    // Without values the other pair races, too.
     assert_eq!(races(&trace, Meaning::Optimistic), [(4, 10), (5, 9)]);
 }
 
 #[test]
-fn figure_1_with_get_synchronised() {
+fn figure_1_with_get_synchronised_is_a_deadlock() {
     let trace = with_values(
         "T1: fork T2, fork T3
          T2: lock a, read ax, lock b, read bx, unlock b, write ax, unlock a
@@ -64,7 +64,7 @@ fn figure_1_with_get_synchronised() {
     );
     assert_eq!(races(&trace, Meaning::SameValues), []);
     assert_eq!(races(&trace, Meaning::Optimistic), []);
-    // What is left is the deadlock.
+    // The locks exclude both races, but they can deadlock.
     let mut engine = Engine::new(&trace, Meaning::SameValues);
     let cycles = engine.deadlock_candidates(usize::MAX);
     assert_eq!(cycles, [vec![EventIndex(4), EventIndex(11)]]);
@@ -75,9 +75,9 @@ fn figure_1_with_get_synchronised() {
 }
 
 /// Figure 3: the read of `x` needs the first write of the other thread, so the writes of `y` are
-/// never next together, although one of them has no lock.
+/// never next at the same time, although one of them is not under a lock.
 #[test]
-fn figure_3() {
+fn figure_3_a_read_orders_two_writes() {
     let trace = with_values(
         "T1: write y, lock l, write x, unlock l
          T2: lock l, read x, write y, unlock l
@@ -88,9 +88,10 @@ fn figure_3() {
     assert_eq!(races(&trace, Meaning::Optimistic), [(0, 6)]);
 }
 
-/// Figure 5.9 of the dissertation: the worker comes to `x` only after it has seen the other's `y`.
+/// Figure 5.9 of the dissertation: the worker accesses `x` only after it has read the `y` that the
+/// other thread wrote.
 #[test]
-fn figure_5_9() {
+fn figure_5_9_a_value_orders_the_accesses() {
     let trace = with_values(
         "T1: fork T2, read x, write x, lock m, read y, write y, unlock m
          T2: start, lock m, read y, write y, read y, unlock m, read x, write x, end
@@ -105,9 +106,9 @@ fn figure_5_9() {
     );
 }
 
-/// A write of the same value by somebody else is as good.
+/// A read can see another write of the same value.
 #[test]
-fn any_write_of_the_value_will_do() {
+fn any_write_of_the_value_is_enough() {
     let trace = with_values(
         "T1: write y, write x
          T2: read x, write y
@@ -121,7 +122,7 @@ fn any_write_of_the_value_will_do() {
     );
 }
 
-/// A schedule that leads into a deadlock: the race is there before, and nothing after it counts.
+/// Every schedule that shows the race leads into a deadlock, but events after the race do not count.
 #[test]
 fn a_race_on_the_way_into_a_deadlock() {
     let trace = with_values(
@@ -132,9 +133,9 @@ fn a_race_on_the_way_into_a_deadlock() {
     assert_eq!(races(&trace, Meaning::SameValues), [(1, 6)]);
 }
 
-/// What a replay has taught rules the schedule out.
+/// A constraint that a replay has found rules out schedules.
 #[test]
-fn again_under_a_constraint() {
+fn a_constraint_makes_a_race_impossible() {
     use norns_predict::order::Constraint;
     let trace = script::trace(
         "T1: write x, store flag
@@ -150,7 +151,7 @@ fn again_under_a_constraint() {
         EventIndex(2),
         EventIndex(0),
     ]));
-    // The load may still take place as long as the first write does not.
+    // The load may still take place if the first write does not.
     assert!(matches!(engine.race(one, other), Outcome::Witness(_)));
     engine.add(Constraint::NotInThisOrder(vec![EventIndex(2)]));
     assert_eq!(engine.race(one, other), Outcome::Impossible);

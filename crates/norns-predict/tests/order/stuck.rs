@@ -1,5 +1,5 @@
-//! Waits that nothing ends, on small random traces: what enumeration finds is never called
-//! impossible, and what it does not find has no witness.
+//! Waits that nothing ends, on small random traces: the engine never refutes one that the enumeration
+//! of all schedules finds, and never shows one that it does not find.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use norns_trace::{EventIndex, Op};
 use crate::values::with_values;
 
 #[test]
-fn waits_that_nothing_ends() {
+fn waits_that_nothing_ends_agree_with_enumeration() {
     let (mut shown, mut refuted, mut open) = (0, 0, 0);
     for seed in 0..10_000 {
         let shape = Shape {
@@ -44,7 +44,7 @@ fn waits_that_nothing_ends() {
                 let bug = Bug::Stuck {
                     blocked: set.clone(),
                 };
-                // The same write has the same value.
+                // A read that keeps its write keeps its value, so this is possible with values, too.
                 let possible = match meaning {
                     Meaning::Optimistic => optimistic.contains(set),
                     Meaning::Faithful | Meaning::SameValues => faithful.contains(set),

@@ -1,8 +1,8 @@
-//! Figure 2 and Table 2 of Said et al. (2011): our formula says the same as theirs.
+//! Figure 2 and Table 2 of Said et al. (2011): our formula is equivalent to theirs.
 //!
 //! The paper gives every event a formula over the owner of the lock and the flag of the waiting
-//! thread; ours has critical sections and signals, and the end of the schedule. On every
-//! linearisation of the partial order, with the end behind everything, both must have the same
+//! thread. Ours is about critical sections, signals and the end of the schedule. On every
+//! linearisation of the partial order, with the end behind all events, both have to have the same
 //! value.
 
 use norns_model::Meaning;
@@ -43,7 +43,7 @@ fn holds(formula: &Formula, place: &dyn Fn(u32) -> usize) -> bool {
         .collect();
     assert!(
         formula.counts.is_empty() && booleans.len() < 16,
-        "small enough to try all"
+        "the formula is small enough to try all values"
     );
     (0u32..1 << booleans.len()).any(|values| {
         let value = |literal: &Literal| match formula.edge(*literal) {
@@ -64,22 +64,22 @@ fn holds(formula: &Formula, place: &dyn Fn(u32) -> usize) -> bool {
 }
 
 #[test]
-fn our_formula_is_that_of_table_2() {
-    // x is 0 at first, which the trace shows by a read before all writes that the paper leaves
-    // out.
+fn our_formula_is_equivalent_to_table_2() {
+    // The initial value of x is 0. The trace shows that by a read before all writes, which the paper
+    // does not have.
     let trace = with_values(
         "T1: read x, fork T2, write x, lock o, write x, unlock o
          T2: lock o, read x, broadcast c, unlock o, read x
          T1: wait c, lock o, unlock o",
         &[0, 1, 0, 0, 0],
     );
-    // The events of the figure in this trace; the wait's second half is two events.
+    // The events of the figure in this trace. The second half of the wait is two events.
     let figure = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 12];
     let problem = Engine::new(&trace, Meaning::SameValues).problem(&[]);
     let one: Vec<usize> = vec![1, 2, 3, 4, E4P, 10];
     let two: Vec<usize> = vec![5, 6, 7, 8, 9];
     let (mut orders, mut schedules) = (0, 0);
-    // Which places of the two threads' eleven events belong to the second thread.
+    // Each bit says whether that place of the eleven belongs to the second thread.
     for choice in 0u32..1 << 11 {
         if choice.count_ones() as usize != two.len() {
             continue;
@@ -94,7 +94,7 @@ fn our_formula_is_that_of_table_2() {
             };
             places[*thread.next().expect("as many as the thread has")] = position + 1;
         }
-        // Our places: the read first, the wait's event just before its lock.
+        // The same order of our events: the additional read first, the `Wait` just before its lock.
         let place = |event: u32| match event {
             0 => 0,
             11 => 2 * places[E4P] + 1,
@@ -114,5 +114,5 @@ fn our_formula_is_that_of_table_2() {
         schedules += usize::from(ours);
     }
     assert_eq!(orders, 462);
-    assert!(schedules > 0, "the trace itself is one");
+    assert!(schedules > 0, "the trace itself is a schedule");
 }

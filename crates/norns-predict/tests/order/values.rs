@@ -7,8 +7,8 @@ use norns_random::Random;
 use norns_trace::trace::{Custom, Value};
 use norns_trace::{Event, EventIndex, Op, Trace};
 
-/// Accesses get the values that they have in the order of the trace: 0 or 1, the same for the
-/// four bytes of a word. Of one access in sixteen the value is not known.
+/// Gives accesses the values that they have in the order of the trace: 0 or 1, the same for the four
+/// bytes of a word. One access in sixteen has no value.
 pub fn with_values(trace: &mut Trace, random: &mut Random) {
     let mut memory: HashMap<u64, u8> = HashMap::new();
     let initial = random.below(2);
@@ -48,7 +48,7 @@ pub fn with_values(trace: &mut Trace, random: &mut Random) {
     }
 }
 
-/// Puts a branch behind some of the reads.
+/// Adds a branch event after some of the reads.
 pub fn with_branches(trace: &mut Trace, random: &mut Random) {
     trace.customs.push(Custom {
         name: "branch".to_string(),
@@ -65,7 +65,7 @@ pub fn with_branches(trace: &mut Trace, random: &mut Random) {
             });
         }
     }
-    // One at least, so that it is a trace with branches.
+    // At least one, so that the trace has branch events.
     let first = events[0];
     events.insert(
         1,

@@ -1,6 +1,6 @@
-//! Random traces in which threads wait for each other most of the time: several waits, signals
-//! and broadcasts on a condition, posts and waits on a semaphore, rounds of a barrier, from
-//! several threads. Those of `random_trace` have too few of each to compete for a signal.
+//! Random traces in which threads wait for each other most of the time: several waits, signals and
+//! broadcasts on a condition, posts and waits on a semaphore, and rounds of a barrier, by several
+//! threads. The traces of `random_trace` have too few of these for threads to compete for a signal.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::exploration::explore;
 use crate::values::with_values;
 
 const MUTEX: ObjectId = ObjectId(0);
-/// Two of them.
+/// The first of two conditions.
 const CONDITION: usize = 1;
 const SEMAPHORE: ObjectId = ObjectId(3);
 const BARRIER: ObjectId = ObjectId(4);
@@ -27,10 +27,8 @@ const BARRIER_COUNT: usize = 2;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Running,
-    /// On this condition; woken or not.
-    Asleep(usize, bool),
-    /// In the barrier; released or not.
-    AtBarrier(bool),
+    Asleep { condition: usize, woken: bool },
+    AtBarrier { released: bool },
 }
 
 /// What a trace is mostly made of.
@@ -111,13 +109,13 @@ impl Generator {
 
     fn act(&mut self, thread: usize) {
         match self.modes[thread] {
-            Mode::Asleep(_, false) | Mode::AtBarrier(false) => return,
-            Mode::Asleep(condition, true) => {
+            Mode::Asleep { woken: false, .. } | Mode::AtBarrier { released: false } => return,
+            Mode::Asleep { condition, .. } => {
                 self.push(thread, Op::Wait(ObjectId::from_index(condition)));
                 self.push(thread, Op::Lock(MUTEX));
                 self.push(thread, Op::Unlock(MUTEX));
             }
-            Mode::AtBarrier(true) => self.push(thread, Op::BarrierExit(BARRIER)),
+            Mode::AtBarrier { .. } => self.push(thread, Op::BarrierExit(BARRIER)),
             Mode::Running if self.random.below(4) == 0 => return self.access(thread),
             Mode::Running => {
                 let counters = match self.theme {
@@ -152,30 +150,31 @@ impl Generator {
     }
 
     fn wait_or_wake(&mut self, thread: usize) {
-        // Mostly one condition, so that many compete for it.
+        // Mostly the same condition, so that threads compete for its signals.
         let condition = CONDITION + usize::from(self.random.below(5) == 0);
         let object = ObjectId::from_index(condition);
+        let mode = |woken| Mode::Asleep { condition, woken };
         let asleep: Vec<usize> = (0..self.modes.len())
-            .filter(|&t| self.modes[t] == Mode::Asleep(condition, false))
+            .filter(|&t| self.modes[t] == mode(false))
             .collect();
-        let somebody_runs = self
+        let another_runs = self
             .modes
             .iter()
             .enumerate()
             .any(|(t, mode)| t != thread && *mode == Mode::Running);
         match self.random.below(8) {
-            0..3 if somebody_runs => {
+            0..3 if another_runs => {
                 self.push(thread, Op::Lock(MUTEX));
                 self.push(thread, Op::Unlock(MUTEX));
-                self.modes[thread] = Mode::Asleep(condition, false);
+                self.modes[thread] = mode(false);
             }
             3 => {
                 self.push(thread, Op::Broadcast(object));
                 for sleeper in asleep {
-                    self.modes[sleeper] = Mode::Asleep(condition, true);
+                    self.modes[sleeper] = mode(true);
                 }
             }
-            // Signals that nobody hears are rarer.
+            // Signals that are lost are rarer.
             _ if !asleep.is_empty() || self.random.below(4) == 0 => {
                 let under_lock = self.random.below(3) == 0;
                 if under_lock {
@@ -187,7 +186,7 @@ impl Generator {
                 }
                 if !asleep.is_empty() {
                     let sleeper = asleep[self.random.below(asleep.len())];
-                    self.modes[sleeper] = Mode::Asleep(condition, true);
+                    self.modes[sleeper] = mode(true);
                 }
             }
             _ => {}
@@ -207,13 +206,14 @@ impl Generator {
             3 => self.push(thread, Op::FailedSemWait(SEMAPHORE)),
             6 | 7 => {
                 self.push(thread, Op::BarrierEnter(BARRIER));
-                self.modes[thread] = Mode::AtBarrier(false);
+                let waits = Mode::AtBarrier { released: false };
+                self.modes[thread] = waits;
                 let waiting: Vec<usize> = (0..self.modes.len())
-                    .filter(|&t| self.modes[t] == Mode::AtBarrier(false))
+                    .filter(|&t| self.modes[t] == waits)
                     .collect();
                 if waiting.len() == BARRIER_COUNT {
                     for other in waiting {
-                        self.modes[other] = Mode::AtBarrier(true);
+                        self.modes[other] = Mode::AtBarrier { released: true };
                     }
                 }
             }
@@ -222,15 +222,21 @@ impl Generator {
     }
 }
 
-/// What is stuck in some schedule is never called impossible, and what is shown is stuck there,
-/// perhaps with others. Returns how much is shown and how much refuted.
+/// How the engine answered.
+struct Answers {
+    shown: usize,
+    refuted: usize,
+}
+
+/// Checks that the engine refutes no set of `possible` ones, and that what it shows is part of one.
+/// Returns how many of the `asked` sets it showed and refuted.
 fn check_stuck(
     trace: &Trace,
     meaning: Meaning,
     possible: &BTreeSet<Vec<EventIndex>>,
     asked: &BTreeSet<Vec<EventIndex>>,
     what: &str,
-) -> (usize, usize) {
+) -> Answers {
     let mut engine = Engine::new(trace, meaning);
     let (mut shown, mut refuted) = (0, 0);
     for blocked in asked {
@@ -241,9 +247,9 @@ fn check_stuck(
         match outcome {
             Outcome::Witness(_) => {
                 shown += 1;
-                let among = |set: &Vec<EventIndex>| blocked.iter().all(|event| set.contains(event));
+                let is_part = |set: &Vec<EventIndex>| blocked.iter().all(|e| set.contains(e));
                 assert!(
-                    possible.iter().any(among),
+                    possible.iter().any(is_part),
                     "{what}: {blocked:?} is not stuck anywhere"
                 );
             }
@@ -254,12 +260,12 @@ fn check_stuck(
             Outcome::Undecided => {}
         }
     }
-    (shown, refuted)
+    Answers { shown, refuted }
 }
 
-/// A wake-up that could be lost, but for what the sleeper has read before it went to sleep.
+/// The signal could be lost, but the waiting thread has read something else before it went to sleep.
 #[test]
-fn a_lost_wake_up_that_values_forbid() {
+fn values_forbid_a_lost_wake_up() {
     let trace = norns_model::script::trace(
         "T1: lock m, read x, unlock m
          T2: lock m, write x, signal c, unlock m
@@ -276,7 +282,7 @@ fn a_lost_wake_up_that_values_forbid() {
 }
 
 #[test]
-fn threads_that_are_stuck() {
+fn stuck_threads_agree_with_enumeration() {
     let (mut asked, mut shown, mut refuted) = (0, 0, 0);
     for seed in 0..1000 {
         let trace = generate(
@@ -291,7 +297,7 @@ fn threads_that_are_stuck() {
         ) else {
             continue;
         };
-        // And each event alone that blocks.
+        // In addition, each event that can block alone.
         let mut all = optimistic.stuck.clone();
         for (i, event) in trace.events.iter().enumerate() {
             if matches!(event.op, Op::Wait(_) | Op::SemWait(_) | Op::BarrierExit(_)) {
@@ -302,10 +308,10 @@ fn threads_that_are_stuck() {
             (Meaning::Optimistic, &optimistic.stuck),
             (Meaning::Faithful, &faithful.stuck),
         ] {
-            let (s, r) = check_stuck(&trace, meaning, possible, &all, &what);
+            let answers = check_stuck(&trace, meaning, possible, &all, &what);
             asked += all.len();
-            shown += s;
-            refuted += r;
+            shown += answers.shown;
+            refuted += answers.refuted;
         }
     }
     assert!(
@@ -314,13 +320,13 @@ fn threads_that_are_stuck() {
     );
 }
 
-/// How many events of a trace do this.
+/// How many operations of a trace satisfy `does`.
 fn count(trace: &Trace, does: impl Fn(Op) -> bool) -> usize {
     trace.events.iter().filter(|event| does(event.op)).count()
 }
 
 #[test]
-fn threads_that_wait_for_each_other() {
+fn threads_that_wait_for_each_other_agree_with_enumeration() {
     let (mut found, mut judged) = (0, 0);
     let (mut several_waits, mut several_rounds, mut several_takes) = (0, 0, 0);
     let seeds = 2000;
@@ -355,10 +361,10 @@ fn threads_that_wait_for_each_other() {
     let all = seeds as usize;
     assert!(
         found > all && judged > all / 2,
-        "the random traces show too little: {found} in {judged}"
+        "the random traces have too few bugs: {found} in {judged}"
     );
     assert!(
         several_waits > all / 20 && several_rounds > all / 20 && several_takes > all / 20,
-        "too few that compete: {several_waits} {several_rounds} {several_takes}"
+        "too few traces in which threads compete: {several_waits} {several_rounds} {several_takes}"
     );
 }

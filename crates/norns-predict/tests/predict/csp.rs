@@ -1,7 +1,7 @@
-//! The model as CSPM: the refinement checker gives the same verdict as the exact search.
+//! The model as CSPM: the refinement checker has to give the same verdicts as exact search.
 //!
-//! Where a thread may leave the trace, the CSPM model looks for no deadlock any more, so there
-//! only one direction holds (see `norns_model::cspm`).
+//! The CSPM model does not look for deadlocks after a thread has left the trace, so if one can, only
+//! one direction holds (see `norns_model::cspm`).
 
 use norns_csp::check::Options as CspOptions;
 use norns_csp::script::{Answer, Script, no_includes};
@@ -43,13 +43,13 @@ fn the_refinement_checker_gives_the_same_verdicts() {
             let context = format!("seed {seed}, {meaning:?}");
             let failed = failed_assertions(&text, &context);
             let deadlock = !found.deadlocks.is_empty() || !found.stuck.is_empty();
-            // Once for every thread in the list of ends, and where a thread may leave.
+            // The word occurs once for every thread, and once more wherever a thread may leave.
             let leaves = text.matches("leaves.").count() > trace.threads.len();
             if failed[0] || !leaves {
                 assert_eq!(failed[0], deadlock, "{context}: deadlock");
             }
             deadlocks += usize::from(failed[0]);
-            // In the faithful meaning an access of several locations is several steps in CSPM.
+            // In the faithful meaning, an access to several locations is several steps in CSPM.
             let events = (0..trace.events.len()).map(norns_trace::EventIndex::from_index);
             let whole = meaning == Meaning::Optimistic
                 || events
@@ -80,7 +80,7 @@ fn the_refinement_checker_gives_the_same_verdicts() {
     );
 }
 
-/// For every assertion whether it fails.
+/// For every assertion, whether it fails.
 fn failed_assertions(text: &str, context: &str) -> Vec<bool> {
     let mut script = Script::load("model.csp", text, &mut no_includes)
         .unwrap_or_else(|error| panic!("{context}: {error}\n{text}"));

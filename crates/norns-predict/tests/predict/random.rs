@@ -1,4 +1,4 @@
-//! Random traces: exactly what brute force finds, none missing, none extra.
+//! Random traces: every engine has to find exactly what brute force finds.
 
 use std::collections::BTreeSet;
 
@@ -30,10 +30,10 @@ fn shape(seed: u64) -> Shape {
     }
 }
 
-/// Every seed with its trace and what brute force finds in it. Traces with too many states are
-/// left out.
+/// Calls `check` with every seed, its trace and what brute force finds in it. Traces with too many
+/// states are left out.
 ///
-/// `NORNS_TEST_SEEDS=from..to` runs other seeds than the usual ones.
+/// `NORNS_TEST_SEEDS=from..to` chooses other seeds.
 fn for_random_traces(
     seeds: std::ops::Range<u64>,
     check: impl Fn(u64, &Trace, Meaning, &Enumeration),
@@ -60,7 +60,7 @@ fn for_random_traces(
     println!("{races} racy pairs, {cycles} cycles of locks, {stuck} other deadlocks");
     assert!(
         races > 1000 && cycles > 20 && stuck > 20,
-        "too few bugs to mean anything"
+        "the random traces have too few bugs"
     );
 }
 
@@ -140,7 +140,7 @@ fn all_stages_together_find_exactly_what_there_is() {
             // Every event of these traces has a place of its own.
             let stuck: BTreeSet<_> = found.stuck.iter().map(blocked).collect();
             assert_eq!(stuck, all.stuck, "{context}");
-            // A pair of places is a pair of events, too.
+            // So a pair of places is a pair of events.
             let options = Options {
                 detail: Detail::Places,
                 ..options
@@ -162,7 +162,7 @@ fn all_stages_together_find_exactly_what_there_is() {
 fn race(witness: &Witness) -> (EventIndex, EventIndex) {
     match witness.bug {
         Bug::Race { first, second } => (first, second),
-        _ => panic!("not a race: {witness:?}"),
+        Bug::LockDeadlock { .. } | Bug::Stuck { .. } => panic!("not a race: {witness:?}"),
     }
 }
 
@@ -177,7 +177,7 @@ fn blocked(witness: &Witness) -> Vec<EventIndex> {
     }
 }
 
-/// Every place of these traces is used several times, as in a loop.
+/// In these traces every place is used several times, as in a loop.
 #[test]
 fn reductions_change_no_finding() {
     for seed in 0..400 {

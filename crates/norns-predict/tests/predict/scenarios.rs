@@ -1,8 +1,8 @@
-//! The scenarios of Carril (2017): Table 4.2, Figures 4.16 to 4.22 and 5.2 to 5.10, and
-//! of Appendix B what its names and sources describe.
+//! The scenarios of Carril (2017): Table 4.2, Figures 4.16 to 4.22 and 5.2 to 5.10, and those of
+//! Appendix B that its names and sources describe.
 //!
-//! Each is a run in which nothing went wrong, as a script, and what other schedules show. Events
-//! are numbered from 0 in the order of the script.
+//! Each is a script of a run without a failure, with the bugs that other schedules show. Events are
+//! numbered from 0 in the order of the script.
 
 use norns_model::Meaning::{self, Faithful, Optimistic};
 use norns_model::script::trace;
@@ -52,7 +52,7 @@ fn in_words(witness: &Witness) -> String {
     }
 }
 
-/// The same in both meanings.
+/// Checks that both meanings give the same result.
 #[track_caller]
 fn check(script: &str, expected: &str) {
     check_meaning(Optimistic, script, expected);
@@ -73,9 +73,9 @@ fn figure_4_4_two_locks_in_two_orders() {
     );
 }
 
-/// HawkNL: nlShutdown takes the socket lock inside the main lock, nlClose the other way round.
+/// HawkNL: `nlShutdown` acquires the socket lock inside the main lock, `nlClose` the other way round.
 #[test]
-fn hawknl() {
+fn hawknl_two_locks_in_two_orders() {
     check(
         "M: fork A, fork B
          A: start, lock slock, read sockets, lock nlock, unlock nlock, unlock slock, end
@@ -85,10 +85,10 @@ fn hawknl() {
     );
 }
 
-/// SQLite bug 1672: the deadlock needs another value of `inMutex`, which only the faithful
-/// meaning knows.
+/// SQLite bug 1672: the deadlock needs another value of `inMutex`, which only the faithful meaning
+/// takes into account.
 #[test]
-fn sqlite_1672() {
+fn sqlite_1672_a_value_forbids_the_deadlock() {
     let script = "M: fork A, fork B
                   A: start, lock main, lock aux, write in, unlock aux, unlock main, end
                   B: start, read in, lock aux, lock main, unlock main, unlock aux, end
@@ -108,9 +108,8 @@ fn hg02_deadlock() {
     );
 }
 
-/// Both orders, but in one thread.
 #[test]
-fn tc13_laog1() {
+fn tc13_laog1_both_orders_in_one_thread() {
     check(
         "M: lock m1, lock m2, unlock m1, unlock m2, lock m2, lock m1, unlock m1, unlock m2",
         "nothing",
@@ -127,7 +126,7 @@ fn tc14_dining_philosophers() {
          E: lock f4, lock f0, unlock f0, unlock f4",
         "deadlock 1 5 9 13 17",
     );
-    // One who is left-handed.
+    // With one left-handed philosopher.
     check(
         "A: lock f0, lock f1, unlock f1, unlock f0
          B: lock f1, lock f2, unlock f2, unlock f1
@@ -136,9 +135,9 @@ fn tc14_dining_philosophers() {
     );
 }
 
-/// Figure 9 of Smaragdakis et al. (2012): what looks like a race is a deadlock first.
+/// Figure 9 of Smaragdakis et al. (2012): what looks like a race is preceded by a deadlock.
 #[test]
-fn cp_9() {
+fn cp_9_a_deadlock_before_the_race() {
     check(
         "A: lock l, lock m, unlock m, write x, unlock l
          B: lock m, lock l, unlock l, write x, unlock m",
@@ -161,9 +160,8 @@ fn tsandl1_and_2_the_second_lock_in_a_later_section() {
     );
 }
 
-/// The gate covers only one of the two.
 #[test]
-fn guarded_lock() {
+fn guarded_lock_only_one_thread_takes_the_gate() {
     check(
         "A: lock g, lock a, lock b, unlock b, unlock a, unlock g
          B: lock b, lock a, unlock a, unlock b",
@@ -172,7 +170,7 @@ fn guarded_lock() {
 }
 
 #[test]
-fn guarded_lock2() {
+fn guarded_lock2_both_threads_take_the_gate() {
     check(
         "A: lock g, lock a, lock b, unlock b, unlock a, unlock g
          B: lock g, lock b, lock a, unlock a, unlock b, unlock g",
@@ -181,7 +179,7 @@ fn guarded_lock2() {
 }
 
 #[test]
-fn a_gate_held_for_reading_is_no_gate() {
+fn a_gate_that_is_held_for_reading_excludes_nothing() {
     check(
         "A: read-lock g, lock a, lock b, unlock b, unlock a, unlock g
          B: read-lock g, lock b, lock a, unlock a, unlock b, unlock g",
@@ -206,7 +204,7 @@ fn figure_4_18_two_orders_with_a_barrier_between() {
 }
 
 #[test]
-fn figure_4_21_a_semaphore_that_both_wait_for() {
+fn figure_4_21_two_threads_wait_for_one_post() {
     check(
         "M: sem-init s 0, fork W
          W: start
@@ -219,9 +217,9 @@ fn figure_4_21_a_semaphore_that_both_wait_for() {
     );
 }
 
-/// The barrier is entered inside a critical section: who waits there keeps the others out.
+/// The barrier is entered inside a critical section, so a thread that waits there keeps the other out.
 #[test]
-fn barrier_deadlock() {
+fn a_barrier_inside_a_critical_section() {
     check(
         "M: barrier-init b 2, fork W, lock m, unlock m, enter b
          W: start, lock m, enter b, exit b, unlock m
@@ -238,7 +236,7 @@ fn figure_4_16_a_flag_decides_what_is_locked() {
                   W: start, load flag, lock m, lock p, unlock p, unlock m, end
                   M: join W";
     check_meaning(Optimistic, script, "deadlock 2 9");
-    // With the flag seen set, main has its locks already, but not given them back.
+    // If the flag is set, main has acquired both locks and has not released them.
     check_meaning(Faithful, script, "nothing");
     check(
         "M: fork W\nW: start, load flag, end\nM: lock p, lock m, store flag, unlock m",
@@ -300,7 +298,7 @@ fn figure_5_16_the_same_segments() {
     );
 }
 
-// Appendix B, as far as names and sources tell
+// Appendix B, as far as its names and sources describe the scenarios
 
 #[test]
 fn appendix_b_helgrind_suite() {
@@ -312,7 +310,7 @@ fn appendix_b_helgrind_suite() {
          M: join A, join B, read x",
         "nothing",
     );
-    // hg03_inherit: what the child writes after the parent's handover is fine, the other is not
+    // hg03_inherit: accesses of a child after those of its parent do not race, those of two children do
     check(
         "M: write a, write b, fork A, fork B
          A: start, write a, end
@@ -331,14 +329,14 @@ fn appendix_b_helgrind_suite() {
     );
     // lock_vs_unlocked1
     check("A: lock m, write x, unlock m\nB: write x", "race 1 3");
-    // tc03_re_excl: exclusive again after the join
+    // tc03_re_excl: only one thread is left after the join
     check(
         "M: fork A\nA: start, write x, end\nM: join A, write x",
         "nothing",
     );
     // tc16_byterace: neighbouring bytes
     check("A: write 100+1\nB: write 101+1", "nothing");
-    // tc21_pthonce: what the initialiser writes is ordered, the other access is not
+    // tc21_pthonce: accesses of the initialiser are ordered, later ones are not
     check(
         "A: once-begin o, write x, once-end o, write y
          B: once-pass o, read x, write y",
@@ -348,12 +346,13 @@ fn appendix_b_helgrind_suite() {
 
 #[test]
 fn appendix_b_causal_precedence() {
-    // Figure 3 of Smaragdakis et al. (2012): a lock orders the accesses in the run, but not in every run.
+    // Figure 3 of Smaragdakis et al. (2012): a lock orders the accesses in this run, but not in every
+    // run.
     check(
         "A: write x, lock l, unlock l\nB: lock l, unlock l, write x",
         "race 0 5",
     );
-    // The critical sections conflict: who sees what decides.
+    // The critical sections conflict: the read decides their order.
     let script = "A: write y, lock l, write x, unlock l
                   B: lock l, read x, unlock l, write y";
     check_meaning(Faithful, script, "nothing");
@@ -373,10 +372,10 @@ fn appendix_b_causal_precedence() {
     );
 }
 
-/// Of the data-race-test suite: what its numbers test, by primitive.
+/// The data-race-test suite, by the primitive that its numbered tests are about.
 #[test]
 fn appendix_b_data_race_test() {
-    // A wait on a condition orders; the mutex alone does not.
+    // A wait on a condition orders the accesses; the mutex alone does not.
     check(
         "M: fork W
          W: start, lock m, unlock m
@@ -385,7 +384,7 @@ fn appendix_b_data_race_test() {
          M: join W",
         "stuck 8",
     );
-    // A signal before the wait, seen through a flag under the mutex: no wait in this run.
+    // The signal comes first, so the thread sees the flag set and does not wait.
     let script = "M: fork W, write x, lock m, write flag, signal c, unlock m
                   W: start, lock m, read flag, unlock m, read x, end
                   M: join W";
@@ -419,12 +418,12 @@ fn appendix_b_data_race_test() {
         "A: read-lock r, read x, unlock r\nB: lock r, write x, unlock r",
         "nothing",
     );
-    // A try-lock that failed says nothing about the data.
+    // A failed try-lock does not order accesses.
     check(
         "A: lock m\nB: try-lock m, read x\nA: write x, unlock m",
         "race 2 3",
     );
-    // Atomic operations do not race with each other, but with plain ones.
+    // Atomic operations do not race with each other, but with plain accesses.
     check("A: store a, rmw a\nB: load a", "nothing");
     check("A: store a\nB: write a", "race 0 1");
     // Spin locks.
@@ -447,7 +446,7 @@ fn use_after_free_and_double_free_are_races_with_free() {
         "M: alloc x, fork A\nA: write x\nM: join A, free x",
         "nothing",
     );
-    // The same bytes for somebody else.
+    // The same bytes in another allocation.
     check(
         "A: alloc x, write x, free x\nB: alloc x, write x, free x",
         "nothing",
@@ -456,7 +455,7 @@ fn use_after_free_and_double_free_are_races_with_free() {
 
 #[test]
 fn other_deadlocks() {
-    // A join while holding what the other needs.
+    // A join while holding a lock that the joined thread needs.
     check(
         "M: fork W, lock m
          W: start
@@ -465,12 +464,12 @@ fn other_deadlocks() {
          M: lock m, join W",
         "stuck 4 8",
     );
-    // Self-deadlock after an upgrade.
+    // A thread that releases its read lock before it acquires the write lock.
     check(
         "A: read-lock r, unlock r, lock r, unlock r\nB: read-lock r, unlock r",
         "nothing",
     );
-    // A writer and two readers in a circle.
+    // A cycle of a reader-writer lock and a mutex.
     check(
         "A: read-lock r, lock m, unlock m, unlock r
          B: lock m, lock r, unlock r, unlock m",
@@ -483,9 +482,9 @@ fn other_deadlocks() {
          W: wait c, lock m, unlock m",
         "stuck 3",
     );
-    // A thread that ends with a lock.
+    // A thread that ends while it holds a lock.
     check("B: lock m, unlock m\nA: start, lock m, end", "stuck 0");
-    // A semaphore inside a lock.
+    // A wait on a semaphore while holding a lock that the poster needs.
     check(
         "M: sem-init s 0
          A: lock m, post s, unlock m
