@@ -43,6 +43,8 @@ struct GuidedRun<'r, 't> {
     /// How many steps of the path are done.
     steps: usize,
     state: State,
+    /// For each thread, whether its next event is a failed acquisition.
+    fails_next: Vec<bool>,
     /// For each thread, whether the wait that is its next event has been woken.
     woken: Vec<bool>,
     done: Vec<Node>,
@@ -67,10 +69,14 @@ impl Guide<'_, '_> {
             on_path: self.path.iter().map(|step| step.event).collect(),
             steps: 0,
             state: State::initial(self.model),
+            fails_next: vec![false; self.model.threads.len()],
             woken: vec![false; self.model.threads.len()],
             done: Vec::new(),
             guide: self,
         };
+        for thread in run.guide.model.thread_ids() {
+            run.look_at_next(thread);
+        }
         while let Some(next) = run.next()? {
             run.take(next);
         }
@@ -103,26 +109,14 @@ impl GuidedRun<'_, '_> {
         let threads = ends.iter().enumerate();
         let next = threads.filter_map(|(t, &end)| {
             let position = self.state.positions[t];
-            (position < end).then(|| model.threads[t][position as usize])
+            let next = || model.threads[t][position as usize];
+            (position < end).then(|| (!self.fails_next[t], next()))
         });
         // An acquisition fails only while another thread is in its way, which may soon be over.
-        let mut next: Vec<EventIndex> = next.collect();
-        next.sort_unstable_by_key(|&event| {
-            let fails = match model.op(event).effect() {
-                Effect::Lock(_, OnLock::FailedAcquire(_)) => true,
-                Effect::Semaphore(_, OnSemaphore::FailedWait) => true,
-                Effect::Thread(_)
-                | Effect::Lock(..)
-                | Effect::Once(..)
-                | Effect::Condition(..)
-                | Effect::Barrier(..)
-                | Effect::Semaphore(..)
-                | Effect::Memory(_)
-                | Effect::Local => false,
-            };
-            (!fails, event)
-        });
-        next.into_iter().find(|&event| {
+        let mut next: Vec<(bool, EventIndex)> = next.collect();
+        next.sort_unstable();
+        let mut next = next.into_iter().map(|(_, event)| event);
+        next.find(|&event| {
             self.can_take(event, rules) && (rules != Rules::Careful || self.can_leave_soon(event))
         })
     }
@@ -199,5 +193,22 @@ impl GuidedRun<'_, '_> {
         model.take(&mut self.state, Step { thread, wakes });
         self.state.forget_trail();
         self.done.push(node(event));
+        self.look_at_next(thread);
+    }
+
+    /// Updates `fails_next` for this thread.
+    fn look_at_next(&mut self, thread: ThreadId) {
+        let model = self.guide.model;
+        let fails = |event| match model.op(event).effect() {
+            Effect::Lock(_, act) => matches!(act, OnLock::FailedAcquire(_)),
+            Effect::Semaphore(_, act) => act == OnSemaphore::FailedWait,
+            Effect::Thread(_)
+            | Effect::Once(..)
+            | Effect::Condition(..)
+            | Effect::Barrier(..)
+            | Effect::Memory(_)
+            | Effect::Local => false,
+        };
+        self.fails_next[thread.index()] = model.next(&self.state, thread).is_some_and(fails);
     }
 }
