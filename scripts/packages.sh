@@ -2,9 +2,11 @@
 
 # To build Norns and to build programs with it.
 BUILD_PACKAGES="gcc g++ libc6-dev"
-# What the tests use besides: more compilers, a debugger, build systems, a solver to compare with,
-# a browser to look at the report.
-TEST_PACKAGES="$BUILD_PACKAGES clang-14 clang-19 make cmake gdb z3 libz3-dev chromium"
+# What ./test uses besides: more compilers, a debugger, build systems, a symboliser and a solver to
+# compare with.
+TEST_PACKAGES="$BUILD_PACKAGES git binutils clang-14 clang-19 llvm-14 make cmake gdb z3"
+# What ./test --peers uses besides: the library of the solver and a browser to look at the report.
+PEER_PACKAGES="libz3-dev chromium"
 
 # ensure_packages FOLDER NAME...: installs what is missing. On a terminal it names the packages and
 # asks first; in CI, or without a terminal, it does not ask. Remembers success in FOLDER/target, so

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_number_have_every_number_of_bits() {
+    fn numbers_have_every_count_of_bits() {
         let mut random = Random::new(3);
         let mut seen = [false; 65];
         for _ in 0..5000 {

@@ -77,7 +77,8 @@ pub fn set_word(value: usize) {
     }
 }
 
-#[cfg(test)]
+// `fast.s` defines functions of ThreadSanitizer, so it cannot be linked beside it.
+#[cfg(all(test, not(norns_tsan)))]
 mod tests {
     //! The assembly itself, linked into the test: it must go on to the library exactly when the
     //! Rust code of filter and shadow says that an access is new.

@@ -18,6 +18,8 @@
 mod annotations;
 mod atomics;
 mod attach;
+#[cfg(test)]
+mod concurrent;
 mod control;
 mod detect;
 mod errno;

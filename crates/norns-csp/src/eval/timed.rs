@@ -153,9 +153,8 @@ impl Evaluator {
         let time = match clock.duration {
             None => 1,
             Some(duration) => {
-                let function = match self.eval(duration, env)? {
-                    Value::Function(function) => function,
-                    _ => unreachable!("the type checker allows only functions here"),
+                let Value::Function(function) = self.eval(duration, env)? else {
+                    unreachable!("the type checker allows only functions here");
                 };
                 match self.apply(&function, vec![Slot::Value(event.clone())], span)? {
                     Value::Int(time) => time,

@@ -37,7 +37,7 @@ impl Typed {
         if let DefKind::Function(decl) = resolved.def(def).kind
             && let Decl::Function { clauses, .. } = resolved.ast.decl(decl)
         {
-            for _ in clauses[0].groups.iter() {
+            for _ in &clauses[0].groups {
                 match self.types.head_ty(ty) {
                     Ty::Function(_, result) => ty = result,
                     _ => return false,

@@ -293,11 +293,7 @@ impl Types {
                 continue;
             }
             match self.get(ty).clone() {
-                Ty::Var(var) => {
-                    if seen.insert(var) {
-                        found.push(var);
-                    }
-                }
+                Ty::Var(var) if seen.insert(var) => found.push(var),
                 Ty::Set(inner) | Ty::Seq(inner) => left.push(inner),
                 Ty::Map(a, b) | Ty::Dot(a, b) | Ty::Dotable(a, b) => left.extend([b, a]),
                 Ty::Tuple(items) => left.extend(items.iter().rev()),

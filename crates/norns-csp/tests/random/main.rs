@@ -5,6 +5,7 @@
 //! `CASES=n` makes a longer campaign.
 
 mod laws;
+#[cfg(feature = "merc")]
 mod merc;
 mod models;
 mod operators;
