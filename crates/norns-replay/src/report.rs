@@ -41,22 +41,17 @@ pub struct NotRead {
 }
 
 impl NotRead {
-    /// A sentence for the user; `None` when everything was read.
-    pub fn describe(&self) -> Option<String> {
-        let first = self.lines.first().map(|line| line.escape_debug());
-        Some(match (first, self.cut) {
-            (Some(line), _) => format!(
-                "{} of the runtime's report not understood; the first is `{line}`",
-                match self.lines.len() {
-                    1 => "one line".to_string(),
-                    several => format!("{several} lines"),
-                }
-            ),
-            (None, 1..) => {
-                "the runtime's report is cut: the program was killed while it wrote".into()
-            }
-            (None, 0) => return None,
-        })
+    /// A warning for the user about lines that are not understood; `None` if there are none. A cut
+    /// last line is no reason for a warning: a program may be killed at any time.
+    pub fn warning(&self) -> Option<String> {
+        let first = self.lines.first()?.escape_debug();
+        let lines = match self.lines.len() {
+            1 => "one line".to_string(),
+            several => format!("{several} lines"),
+        };
+        Some(format!(
+            "{lines} of the runtime's report not understood; the first is `{first}`"
+        ))
     }
 }
 
@@ -314,7 +309,7 @@ race T0.1 w 8108 4 5219 T0 w 8108 4 533f a24a
             }
         );
         assert_eq!(
-            report.not_understood.describe().as_deref(),
+            report.not_understood.warning().as_deref(),
             Some("2 lines of the runtime's report not understood; the first is `followed four`")
         );
     }

@@ -107,8 +107,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         };
         eprintln!("norns: {children} child {them} with threads, watched too");
     }
-    for problem in reports.iter().filter_map(|it| it.not_understood.describe()) {
-        eprintln!("warning: {problem}");
+    for warning in reports.iter().filter_map(|it| it.not_understood.warning()) {
+        eprintln!("warning: {warning}");
     }
     let mut suppressed = 0;
     for report in &reports {

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use norns_replay::process;
 use norns_trace::{Op, create_raw, read};
 use norns_wire::environment;
 
@@ -333,28 +334,19 @@ fn second_opinion() -> Check {
 
 fn address_randomisation() -> Check {
     let name = "fixed addresses";
-    match runtime_library::find_program(OsStr::new("setarch")) {
-        None => good(name, "not tried: setarch is not on PATH"),
-        Some(setarch) => {
-            let tried = Command::new(setarch)
-                .args(["-R", "true"])
-                .stderr(Stdio::null())
-                .status();
-            if tried.is_ok_and(|status| status.success()) {
-                good(
-                    name,
-                    "address-space randomisation can be switched off for a program",
-                )
-            } else {
-                bad(
-                    name,
-                    "the kernel refuses personality(ADDR_NO_RANDOMIZE)",
-                    "it, for replays that find their objects again",
-                    "in a container: docker run --security-opt seccomp=unconfined …",
-                    false,
-                )
-            }
-        }
+    if process::can_fix_addresses() {
+        good(
+            name,
+            "address-space randomisation can be switched off for a program",
+        )
+    } else {
+        bad(
+            name,
+            "the kernel refuses personality(ADDR_NO_RANDOMIZE)",
+            "it, for replays that find their objects again",
+            "in a container: docker run --security-opt seccomp=unconfined …",
+            false,
+        )
     }
 }
 

@@ -95,7 +95,7 @@ fn what_is_not_understood_is_refused() {
     }
 }
 
-/// The form of a schedule is part of what users keep; see `docs` of `norns export-test`.
+/// `norns export-test` writes schedules into tests that users keep: another form needs another version.
 #[test]
 fn the_form_of_a_schedule() {
     let text = "norns-schedule 1

@@ -92,6 +92,21 @@ fn a_cut_or_changed_payload_gives_a_prefix_or_an_error() {
 }
 
 #[test]
+fn random_bytes_are_decoded_to_an_end_or_an_error() {
+    let mut sites = Box::new(Sites::EMPTY);
+    for seed in 0..2000 {
+        let mut random = Random::new(seed);
+        let length = random.below(400);
+        let payload: Vec<u8> = (0..length).map(|_| random.draw() as u8).collect();
+        let items: Vec<_> = Decoder::new(&payload, random.number(), &mut sites).collect();
+        assert!(items.len() <= payload.len(), "seed {seed}");
+        let errors = items.iter().filter(|item| item.is_err()).count();
+        let last_is_error = items.last().is_some_and(Result::is_err);
+        assert_eq!(errors, usize::from(last_is_error), "seed {seed}");
+    }
+}
+
+#[test]
 fn a_loop_over_an_array_costs_three_bytes_an_access() {
     let event = |index: u64| Record {
         code: Code::Read,

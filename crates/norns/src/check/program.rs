@@ -11,7 +11,7 @@ use norns_check::{Hang, Outcome, Recorded, Replayed, Rerun};
 use norns_model::Witness;
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
-use norns_replay::{Ended, How, Limits, Program, Replayer, record};
+use norns_replay::{Ended, How, Limits, Program, Replayer, Report, record};
 use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
 
@@ -26,6 +26,8 @@ pub struct Checked<'a> {
     recording_took: Duration,
     /// How many witnesses of the last recording were replayed.
     replays: usize,
+    /// Whether the user has been told that a report was not understood.
+    warned: bool,
 }
 
 impl<'a> Checked<'a> {
@@ -36,6 +38,17 @@ impl<'a> Checked<'a> {
             program,
             recording_took: Duration::ZERO,
             replays: 0,
+            warned: false,
+        }
+    }
+
+    /// All replays of a program are reported in the same way, so that one warning is enough.
+    fn warn_once(&mut self, report: &Report) {
+        if !self.warned
+            && let Some(warning) = report.not_understood.warning()
+        {
+            eprintln!("warning: {warning}");
+            self.warned = true;
         }
     }
 
@@ -108,6 +121,7 @@ impl norns_check::Program for Checked<'_> {
 
     fn replay_recording(&mut self, trace: &Trace) -> Result<Rerun> {
         let (report, ended) = self.replayer(trace).replay_recording()?;
+        self.warn_once(&report);
         let left = report.diverged.is_some() || matches!(ended, Ended::TimedOut | Ended::Hung);
         Ok(Rerun {
             left: left.then(|| divergence::of_run(trace, &report, &ended)),
@@ -119,6 +133,7 @@ impl norns_check::Program for Checked<'_> {
         self.replays += 1;
         let name = format!("{:03}", self.replays);
         let replay = self.replayer(trace).replay(witness, &name, way)?;
+        self.warn_once(&replay.report);
         let outcome = match &replay.outcome {
             norns_replay::Outcome::Confirmed(proof) => Outcome::Confirmed(*proof),
             norns_replay::Outcome::OrderedBySpinLoop => Outcome::OrderedBySpinLoop,
