@@ -1,4 +1,4 @@
-// One waits for a post with the lock that the poster needs.
+// One thread waits for a post while it holds the lock that the posting thread needs.
 #include <pthread.h>
 #include <semaphore.h>
 

@@ -1,4 +1,4 @@
-// The signal may come before the wait, which looks at nothing.
+// The waiter checks no predicate, so a signal that comes before its wait is lost.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

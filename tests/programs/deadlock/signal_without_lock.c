@@ -1,5 +1,5 @@
-// The signal is sent without the lock, so it may come after the look at the flag and before the
-// wait. A run in which the flag is seen has no wait: nothing can be said from it.
+// The signal is sent without the lock, so it may come between the check of the flag and the
+// wait. A run that sees the flag set has no wait, so nothing can be predicted from it.
 #include <pthread.h>
 #include <stdatomic.h>
 

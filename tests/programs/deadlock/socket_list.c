@@ -1,4 +1,4 @@
-// Closing one takes its lock and then that of the list; closing all takes them the other way round.
+// Closing one socket locks it and then the list; closing all of them locks in the opposite order.
 #include <pthread.h>
 
 #define COUNT 2

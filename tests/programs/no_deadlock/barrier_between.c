@@ -1,4 +1,4 @@
-// The orders change at the barrier, for both threads at once.
+// Both threads change the order of their locks at the barrier, so the two orders never overlap.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-// The second order is taken only if the first thread is done.
+// The opposite order is taken only after the first thread has finished, which a flag tells.
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -1,4 +1,4 @@
-// Two guards, one inside the other: every inversion happens under a common one.
+// Two guards, one inside the other: both orders of the inner locks always have one guard in common.
 #include <pthread.h>
 
 static pthread_mutex_t outer = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-// The thread polls under the lock until the other is done: the inversion comes after.
+// The thread polls under the lock until the other is done, and only then takes the locks the other way.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

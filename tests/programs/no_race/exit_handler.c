@@ -1,4 +1,4 @@
-// What runs at the end of the process, after the threads.
+// An exit handler joins the thread before it writes.
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-// Creation and join order through a generation between.
+// A thread started by a thread: creation and join order across both generations.
 #include <pthread.h>
 
 static int value;

@@ -1,4 +1,4 @@
-// The rounds of one barrier take turns.
+// The threads write in alternate rounds of one barrier.
 #include <pthread.h>
 
 static pthread_barrier_t barrier;

@@ -1,4 +1,4 @@
-// A flag under the lock says whose the data is.
+// A flag under the lock says which thread owns the data.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-// The owner ends with the mutex; the next one gets it and what was done under it.
+// A thread ends while it holds a robust mutex; the next owner is ordered after what it did.
 #include <errno.h>
 #include <pthread.h>
 

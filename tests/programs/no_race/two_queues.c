@@ -1,4 +1,4 @@
-// There by one semaphore and back by another.
+// One semaphore hands the data over, another hands it back.
 #include <pthread.h>
 #include <semaphore.h>
 

@@ -1,4 +1,4 @@
-// The access depends on who was first: never both.
+// The worker writes only if main has passed the lock before it, so the lock orders the two writes.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-// Asking a thread to end is not waiting for its end.
+// pthread_cancel only requests the end of a thread: until it is joined, its accesses still race.
 #include <pthread.h>
 #include <semaphore.h>
 #include <unistd.h>

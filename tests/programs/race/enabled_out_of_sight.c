@@ -1,6 +1,6 @@
-// As `seen_only_if_enabled`, but how the level is set and read is not seen (code that was not built
-// by norns-cc), and the tracer is mostly too early: a run in which it does nothing says nothing. No
-// constraint helps where another does not follow from what is known; random priorities do.
+// As `seen_only_if_enabled`, but the level is set and read in code that was not built by norns-cc, and the
+// tracer is mostly too early: a run in which it does nothing shows nothing. No constraint leads to a better
+// witness, since nothing is known of the level; replays with random priorities can still show the race.
 #include <pthread.h>
 
 static volatile int level;

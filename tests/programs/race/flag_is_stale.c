@@ -1,4 +1,4 @@
-// The waiter need not wait, and then the signal comes too late for what was written after the flag.
+// The waiter may find the flag set and not wait: then nothing orders what is written after the flag.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

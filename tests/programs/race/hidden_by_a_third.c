@@ -1,4 +1,4 @@
-// The first and the last thread race; the lock that both share with the middle one mostly hides it.
+// The first and the last thread race; a lock that both share with the middle one hides it in most runs.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-// Check and act are each locked, the read between them is not.
+// The check and the action each hold the lock; the read between them does not.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-// A semaphore orders two of the threads; the third is on its own.
+// A semaphore orders two of the threads; nothing orders the third.
 #include <pthread.h>
 #include <semaphore.h>
 

@@ -1,4 +1,4 @@
-// The result of trylock is not looked at.
+// The result of pthread_mutex_trylock is ignored, so a failed try goes on as if it had the lock.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

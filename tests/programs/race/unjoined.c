@@ -1,4 +1,4 @@
-// Main reads the result without joining; the thread is joined too late.
+// Main reads the result before it joins the thread.
 #include <pthread.h>
 
 static int result, seen;

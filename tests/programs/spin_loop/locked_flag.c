@@ -1,4 +1,4 @@
-// The loop looks at the flag under a lock: in order, and by a means that C knows.
+// The loop reads the flag under a lock, so the lock orders the accesses as C requires.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-// The loop takes a lock, but not around the flag: only the loop orders.
+// The loop takes a lock, but not around the flag: only the loop orders the accesses.
 #include <pthread.h>
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-// A plain flag that the other thread spins on: in order, but by no means that C knows.
+// The other thread spins on a plain flag: the loop orders the accesses, but C does not define that it does.
 #include <pthread.h>
 
 static volatile int flag;

@@ -1,4 +1,4 @@
-// The loop gives the processor away.
+// The loop yields the processor between two reads of the flag.
 #include <pthread.h>
 #include <sched.h>
 
