@@ -28,11 +28,15 @@ pub struct Options {
 
 /// What a check is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum Progress<'a> {
     /// The recordings count from 1.
     Recording {
         number: u32,
         of: u32,
+    },
+    Recorded {
+        number: u32,
+        ended: &'a Ended,
     },
     Predicting {
         events: usize,
@@ -101,6 +105,10 @@ pub fn check<P: Program>(
             of: runs,
         });
         let recorded = program.record(run)?;
+        check.observer.progress(Progress::Recorded {
+            number: run + 1,
+            ended: &recorded.ended,
+        });
         check.recording(program, run, recorded)?;
     }
     Ok(check.all)

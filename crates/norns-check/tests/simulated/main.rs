@@ -70,7 +70,7 @@ impl Case {
             log: Vec::new(),
         };
         let options = Options {
-            runs: 1,
+            runs: ask.runs,
             engine: Engine::Auto,
             kinds: BTreeSet::from(Kind::ALL),
             list_refuted: ask.list_refuted,
@@ -94,11 +94,13 @@ impl Case {
 
 #[derive(Clone, Copy)]
 struct Ask {
+    runs: u32,
     list_refuted: bool,
     most_replays: usize,
 }
 
 const USUAL: Ask = Ask {
+    runs: 1,
     list_refuted: false,
     most_replays: usize::MAX,
 };
@@ -254,6 +256,21 @@ fn the_same_program_gives_the_same_replays_and_findings() {
     for seed in 0..CASES / 4 {
         let case = Case::new(seed, 60);
         assert_eq!(case.check(USUAL), case.check(USUAL), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_one_recording_has_confirmed_the_next_does_not_replay() {
+    for seed in 0..CASES / 4 {
+        let case = Case::new(seed, 60);
+        let (once, twice) = (case.check(USUAL), case.check(Ask { runs: 2, ..USUAL }));
+        assert_eq!(twice.replays[..once.replays.len()], once.replays[..]);
+        for finding in once.with_status(Status::Confirmed) {
+            assert!(twice.findings.findings.contains(finding), "seed {seed}");
+            let bug = once.bug(finding);
+            let mut again = twice.replays[once.replays.len()..].iter();
+            assert!(again.all(|(witness, _)| witness.bug != *bug), "seed {seed}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a check keeps of every finding for the commands that come after it, and what it shows
 //! while it runs.
 
+use std::io::IsTerminal;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -34,6 +35,14 @@ impl Observer for Keeper<'_> {
 
     fn progress(&mut self, progress: Progress) {
         let name = match progress {
+            Progress::Recorded { number, ended } => {
+                // The line of a stage must be gone before another one is written.
+                self.stage = None;
+                if number == 1 && std::io::stderr().is_terminal() {
+                    eprintln!("recorded: the program {}", ended.describe());
+                }
+                return;
+            }
             Progress::Recording { of: 1, .. } => "recording".into(),
             Progress::Recording { number, of } => format!("recording {number} of {of}"),
             Progress::Predicting { events } => format!("predicting from {events} events"),
@@ -49,7 +58,6 @@ impl Observer for Keeper<'_> {
                 return;
             }
         };
-        // The line of one stage is gone before the next begins.
         self.stage = None;
         self.stage = Some(Stage::begin(&name));
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -102,9 +101,6 @@ impl norns_check::Program for Checked<'_> {
         let path = |name: &str| self.run.path(name);
         let (trace, output) = (path(&trace_name(run)), path("output.txt"));
         let recorded = record(self.program, &trace, &output, &path("input"), limits, how)?;
-        if run == 0 && std::io::stderr().is_terminal() {
-            eprintln!("recorded: the program {}", recorded.ended.describe());
-        }
         self.recording_took = recorded.time;
         self.replays = 0;
         let folder = self.folder();
