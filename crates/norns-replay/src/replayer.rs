@@ -60,8 +60,7 @@ impl Replayer<'_> {
             keep_input: None,
         };
         let ended = run.run()?;
-        let text = fs::read(&report_path).unwrap_or_default();
-        Ok((Report::parse(&text)?, ended))
+        Ok((Report::read(&report_path)?, ended))
     }
 
     /// Runs the program under the schedule that it followed when it was recorded.

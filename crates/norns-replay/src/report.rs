@@ -1,23 +1,24 @@
 //! What the runtime reported of one run, put together from the messages of `norns_wire::report`.
 
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
 use norns_trace::EventIndex;
 use norns_wire::Code;
 use norns_wire::report::{self, Message, NotUnderstood};
-pub use norns_wire::report::{Access, Operation, Shape, Unheld, Why};
+pub use norns_wire::report::{Access, Operation, Shape, Why};
 
 use crate::process::Error;
 
 /// Everything reported in one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Whether the runtime was there at all.
-    pub began: bool,
     /// All steps of the schedule were enforced.
     pub followed: bool,
     pub diverged: Option<Diverged>,
     /// Both accesses of the predicted race were next at one moment.
     pub held: Option<(Side, Side)>,
-    pub unheld: Vec<LetGo>,
     pub spin: Option<Spin>,
     pub deadlock: Option<Deadlock>,
     /// What the detector found, in the order of the run.
@@ -64,14 +65,6 @@ pub struct Diverged {
     /// The event of the trace that the schedule expected; `None` when it expected nothing more.
     pub expected_event: Option<EventIndex>,
     pub why: Why,
-}
-
-/// A thread that was held before its access and let go without having met the other one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LetGo {
-    pub thread: String,
-    pub other: String,
-    pub why: Unheld,
 }
 
 /// One access of a race.
@@ -131,6 +124,15 @@ pub struct Waits {
 }
 
 impl Report {
+    /// Reads the file of a report. Without a file the report is empty: the runtime did not begin.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        match fs::read(path) {
+            Ok(text) => Report::parse(&text),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Report::default()),
+            Err(error) => Err(Error::file("read", path)(error)),
+        }
+    }
+
     /// Fails if the report is of another version. A line that is not understood is kept as text; the
     /// cut last line of a killed program is counted.
     pub fn parse(text: &[u8]) -> Result<Self, Error> {
@@ -161,7 +163,6 @@ impl Report {
     /// `None` if the message means nothing here: a wait outside of a deadlock.
     fn add(&mut self, message: Message) -> Option<()> {
         match message {
-            Message::Begin => self.began = true,
             Message::Map(line) => {
                 self.maps.push_str(&String::from_utf8_lossy(line));
                 self.maps.push('\n');
@@ -178,11 +179,6 @@ impl Report {
                 });
             }
             Message::Held(one, other) => self.held = Some((one.into(), other.into())),
-            Message::Unheld { thread, other, why } => self.unheld.push(LetGo {
-                thread: thread.to_string(),
-                other: other.to_string(),
-                why,
-            }),
             Message::Spin {
                 thread,
                 address,
@@ -232,7 +228,11 @@ impl Report {
                 later: later.into(),
                 stack: stack.iter().collect(),
             }),
-            Message::DeadlockEnd | Message::Skipped { .. } => {}
+            // For people who read the file.
+            Message::Begin
+            | Message::Skipped { .. }
+            | Message::Unheld { .. }
+            | Message::DeadlockEnd => {}
         }
         Some(())
     }

@@ -178,9 +178,9 @@ fn take_reports(file: &Path) -> Result<Vec<Report>, process::Error> {
     files
         .iter()
         .map(|path| {
-            let text = fs::read(path).unwrap_or_default();
+            let report = Report::read(path);
             let _ = fs::remove_file(path);
-            Report::parse(&text)
+            report
         })
         .collect()
 }
