@@ -40,7 +40,7 @@ impl<'m> Schedule<'m> {
 
 pub(crate) struct Board<'m> {
     threads: [Option<&'m mut Thread>; MOST_THREADS],
-    /// Behind the last thread.
+    /// One more than the highest slot in use.
     end: usize,
     pub schedule: Option<Schedule<'m>>,
     pub cursor: usize,
@@ -56,7 +56,7 @@ pub(crate) struct Board<'m> {
     /// The thread whose loop may wait for a write.
     pub suspect: Option<Slot>,
     lines: [Option<Line>; MOST_LINES],
-    /// The list of threads that have effects.
+    /// The first of the threads that have effects; `Pending::next` links them.
     affected: Option<Slot>,
 }
 
@@ -330,7 +330,7 @@ impl<'m> Board<'m> {
         }
     }
 
-    /// Whether a line can be told without losing one.
+    /// Whether two more lines fit: the caller of `complete` may add `Line::Followed` to its own.
     pub fn has_room_to_tell(&self) -> bool {
         self.lines[MOST_LINES - 2].is_none()
     }

@@ -74,8 +74,8 @@ impl Barriers {
 
 /// The onces whose initialiser runs just now.
 pub struct Onces {
-    /// 0 is a free place; for each whether the initialiser has ended, but the word does not say
-    /// so yet.
+    /// The word, 0 in a free place, and whether the initialiser has ended although the word does not
+    /// say so yet.
     words: [(usize, bool); MOST_ONCES],
 }
 

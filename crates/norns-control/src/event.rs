@@ -90,7 +90,7 @@ pub enum Waking {
     Interrupted,
 }
 
-/// What happened to a thread. The first word of most names is "the thread".
+/// What happened to a thread: the subject of every name is the thread that `Core::step` is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
     /// Comes to an operation.
@@ -109,7 +109,7 @@ pub enum Happened {
     /// The sleep that the core asked for is over.
     Woke(Waking),
     Answers(Answer),
-    /// Has done what `Act::Again` or `Act::TestCancel` asked for.
+    /// Has done what `Act::Again` or `Act::TestCancel` asked for, and is still there.
     Again,
 
     /// Took a lock outside of an attempt.
@@ -180,7 +180,7 @@ pub enum Happened {
     Jumped,
 }
 
-/// How an operation goes on when its turn has come, or how its wait ended.
+/// How an operation goes on when its turn has come, or how a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// No schedule binds it: of an attempt, it succeeded.
@@ -207,7 +207,7 @@ pub enum Act {
     SleepOut(i64),
     /// Ask the kernel, then say `Happened::Answers`.
     Ask(Question),
-    /// Reports may have been added that have no room beside others: take them, then say `Again`.
+    /// Take the lines of the report, for which there is no more room, then say `Happened::Again`.
     Again,
     /// Let the C library end the thread, if it is to end; otherwise say `Again`.
     TestCancel,

@@ -46,7 +46,7 @@ pub enum Activity {
 pub(crate) enum Stage {
     /// Not inside the core: the last answer was `Act::Go`.
     Outside,
-    /// Lets threads of higher priority go first.
+    /// Lets threads of higher priority go first, at most until this time.
     Yields {
         until: i64,
     },
@@ -102,7 +102,7 @@ pub(crate) enum Stage {
     },
 }
 
-/// A thread that waits for the head of the schedule to be done.
+/// What a thread remembers that waits for another thread to do the next step of the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeadWait {
     /// The position in the schedule when the thread went to sleep; `None` before.
@@ -159,8 +159,9 @@ pub(crate) struct Pending {
     pub gives_turn: bool,
     pub gets_turn: bool,
     pub lost_turn: bool,
-    /// In the list of threads that have effects, before this one.
+    /// Whether the thread is in the list of threads that have effects.
     pub listed: bool,
+    /// The next one in that list.
     pub next: Option<Slot>,
 }
 

@@ -1,5 +1,5 @@
-//! The functions that a program calls to tell about synchronisation of its own: the public
-//! interface of ThreadSanitizer and the older annotations that Helgrind and Valgrind know.
+//! The functions with which a program describes synchronisation of its own: the public interface of
+//! ThreadSanitizer, and the older annotations of Helgrind and DRD.
 //!
 //! An acquire is an acquire load of the byte at the tag, a release a read-modify-write with
 //! release order: all releases before it stay visible to later acquires.

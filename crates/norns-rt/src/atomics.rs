@@ -65,7 +65,7 @@ pub fn forget() {
     }
 }
 
-/// Does one atomic operation as the mode wants it. `act` says whether a compare-exchange failed.
+/// Does one atomic operation in the current mode. `act` says whether a compare-exchange failed.
 #[inline(always)]
 fn perform<R>(
     size: usize,

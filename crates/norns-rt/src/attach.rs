@@ -11,7 +11,7 @@ use crate::thread::{self, Thread};
 use crate::tls::Fast;
 use crate::{real, sys, tls};
 
-/// Threads that nobody was seen to create.
+/// How many threads were attached whose creation was not seen.
 static STRANGERS: AtomicU32 = AtomicU32::new(0);
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
@@ -42,7 +42,8 @@ pub unsafe fn begin_process() -> bool {
         return false;
     }
     let mut key = 0;
-    // SAFETY: plain calls of the C library, which is initialised before us.
+    // SAFETY: `main` is a fresh block that only this thread knows; the rest are plain calls of the C
+    // library, which is initialised before the constructors of its dependents.
     unsafe {
         (*main).kernel_id = thread::kernel_id();
         (*main).handle = pthread_self();
@@ -56,8 +57,8 @@ pub unsafe fn begin_process() -> bool {
     true
 }
 
-/// The thread that runs. One that was created behind our back is attached now; `None` for one
-/// that has ended, or when the mode is off.
+/// The running thread. One whose creation was not seen is attached now; `None` for a thread that
+/// has ended, or when the mode is off.
 #[inline(always)]
 pub fn current() -> Option<&'static mut Thread> {
     let thread = tls::thread();
@@ -68,7 +69,7 @@ pub fn current() -> Option<&'static mut Thread> {
             attach_stranger()
         };
     }
-    // SAFETY: as for `thread::current`.
+    // SAFETY: `tls::thread` points to the running thread's own block from attach to detach.
     Some(unsafe { &mut *thread })
 }
 
@@ -77,11 +78,11 @@ fn attach_stranger() -> Option<&'static mut Thread> {
     if mode() == Mode::Off || (is_recording() && !record::started()) {
         return None;
     }
-    // Hooks of a signal handler must find the thread attached or not, nothing between.
+    // A hook of a signal handler must find the thread either attached or not attached.
     let signals = sys::block_signals();
     let stranger = thread::allocate();
     if !stranger.is_null() {
-        // SAFETY: `allocate` gave the block to us.
+        // SAFETY: `allocate` gave the block to this thread, and no other code knows it.
         let thread = unsafe { &mut *stranger };
         thread.number = thread::next_number();
         thread.parent = thread.number;
@@ -108,7 +109,7 @@ pub fn begin_thread(thread: &mut Thread) {
         control::threads::started(thread);
     }
     if is_serial() {
-        // Only now it is this thread's turn.
+        // `started` has waited for this thread's turn: its first event comes only now.
         record::thread_begins(thread);
     }
     if mode() == Mode::Record {
@@ -124,15 +125,15 @@ pub fn watch_end(thread: &mut Thread) {
     unsafe { pthread_setspecific(KEY.load(Ordering::Relaxed), block.cast()) };
 }
 
-/// The destructor of our key. Those of the program may follow, so it asks to be called again
-/// until the last round.
+/// The destructor of the runtime's thread-specific key. Destructors of the program may run after it,
+/// so it asks to be called again until the C library's last round.
 unsafe extern "C" fn thread_ends(block: *mut c_void) {
     const ROUNDS: u32 = 4;
     let thread: *mut Thread = block.cast();
     if tls::thread() != thread {
         return;
     }
-    // SAFETY: the block of this thread.
+    // SAFETY: `tls::thread` says that it is the running thread's own block.
     let current = unsafe { &mut *thread };
     current.destructor_rounds += 1;
     if current.destructor_rounds < ROUNDS {
@@ -141,7 +142,7 @@ unsafe extern "C" fn thread_ends(block: *mut c_void) {
     }
     let signals = sys::block_signals();
     if is_serial() {
-        // It may have been cancelled anywhere.
+        // The thread may have been cancelled while it was inside the core.
         control::serial::jumped(current);
         if !control::serial::has_turn(current) {
             control::serial::regain();
@@ -156,7 +157,7 @@ unsafe extern "C" fn thread_ends(block: *mut c_void) {
     handles::ended(current.handle, current.number);
     tls::set_fast(Fast::NONE);
     tls::set_thread(tls::GONE);
-    // SAFETY: no hook of this thread finds the block any more.
+    // SAFETY: `tls::thread` is `GONE` by now, so no hook of this thread finds the block any more.
     unsafe { thread::release(current) };
     sys::restore_signals(signals);
 }
@@ -166,7 +167,7 @@ unsafe extern "C" fn exits(status: c_int, _: *mut c_void) {
     process_ends(crate::wire::ended::EXIT, status, 0);
 }
 
-/// The process is about to end, in whichever orderly way.
+/// The process is about to end by `exit`, a return of `main` or `_exit`.
 pub fn process_ends(how: u8, status: c_int, pc: usize) {
     if is_recording() {
         record::process_ends(how, status, pc);

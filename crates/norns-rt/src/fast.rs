@@ -12,12 +12,12 @@ use crate::mode::is_off;
 use crate::thread::{MAX_DEPTH, Stack, Thread};
 use crate::tls;
 
-/// Where the executable's word is, from the thread pointer; 0 when it has none.
+/// The offset of the executable's thread-local word from the thread pointer; 0 when it has none.
 static WORD: AtomicIsize = AtomicIsize::new(0);
-/// The executable's byte that says whether the library wants to hear of anything.
+/// The executable's byte that is non-zero while its hooks have to do anything at all.
 static ON: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
-// What `fast.s` knows.
+// The offsets and shifts that `fast.s` has as numbers.
 const _: () = {
     assert!(offset_of!(Thread, filter) == 0);
     assert!(offset_of!(Thread, covered) == 262152);
@@ -47,7 +47,7 @@ unsafe extern "C" fn norns_register(on: *mut u8, word: isize, layout: u32) {
         tls::set_fast(tls::fast());
     }
     // Hooks that are not told of a change of mode always ask.
-    // SAFETY: the byte is the caller's, for this.
+    // SAFETY: the executable passes the address of a byte that it reserves for this library.
     unsafe { on.write(u8::from(!first || !is_off())) };
 }
 

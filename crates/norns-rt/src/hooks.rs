@@ -13,7 +13,7 @@ use crate::thread::Thread;
 use crate::wire::Code;
 use crate::{attach, tls};
 
-/// Accesses of so many bytes by the hook's name; `SIZE` is a power of two up to 16.
+/// The access of a hook whose name tells its size: `SIZE` is a power of two up to 16.
 #[inline(always)]
 unsafe fn access<const SIZE: usize, const WRITE: bool>(address: usize, pc: usize) {
     let fast = tls::fast();
@@ -35,7 +35,8 @@ unsafe fn access<const SIZE: usize, const WRITE: bool>(address: usize, pc: usize
     }
 }
 
-/// Apart, so that the common way above needs no stack.
+/// The rest of `access` in a function of its own, so that the common path above needs no stack
+/// frame.
 #[inline(never)]
 unsafe fn log<const SIZE: usize, const WRITE: bool>(
     thread: &mut Thread,
@@ -52,7 +53,7 @@ unsafe fn log<const SIZE: usize, const WRITE: bool>(
     thread.log_access(code, SIZE as u8, pc, address);
 }
 
-/// Accesses that are unaligned, wide, or not simply to be logged.
+/// Accesses that are unaligned, wider than eight bytes, or that a mode other than record handles.
 #[inline(never)]
 pub fn slow_access(address: usize, size: usize, write: bool, pc: usize) {
     match mode() {
@@ -87,7 +88,7 @@ pub fn record_access(thread: &mut Thread, address: usize, size: usize, write: bo
         thread.log(code, size as u8, pc, address, [size as u64, 0]);
         return;
     }
-    // Beyond this, checking costs more than another event in the trace.
+    // For longer ranges asking the filter costs more than one more event in the trace.
     const MOST_CHECKED: usize = 4096;
     let mut covered = size <= MOST_CHECKED;
     if covered {
@@ -152,7 +153,7 @@ unsafe extern "C" fn range<const WRITE: bool>(address: usize, size: usize, pc: u
 }
 
 unsafe extern "C" fn sized<const SIZE: usize, const WRITE: bool>(address: usize, pc: usize) {
-    // SAFETY: the address is only looked at as a number.
+    // SAFETY: the hook uses the address as a number only and does not dereference it.
     unsafe { access::<SIZE, WRITE>(address, pc) };
 }
 

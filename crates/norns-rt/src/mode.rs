@@ -1,4 +1,4 @@
-//! What this run of the program is for, and when that is decided.
+//! The mode of this run, and when it is decided.
 //!
 //! The environment decides (`NORNS_MODE`), read once by the constructor of the library. Before
 //! that the mode is off: the program's libraries may already run, `environ` may not exist yet.
@@ -69,7 +69,7 @@ pub fn set(mode: Mode) {
 /// `from` ends with a zero byte and lives as long as the result is used.
 pub unsafe fn text<'a>(from: *const u8) -> &'a [u8] {
     let mut length = 0;
-    // SAFETY: the caller's word: the zero byte is not passed.
+    // SAFETY: the caller promises a zero byte, and the loop does not read beyond it.
     while unsafe { *from.add(length) } != 0 {
         length += 1;
     }

@@ -12,7 +12,7 @@ use crate::{control, record};
 pub struct Operation {
     /// What is attempted: never one of the failed codes.
     pub code: Code,
-    /// `wire::object`, or what else the code's detail is.
+    /// The detail of the code's event: mostly one of `wire::object`.
     pub detail: u8,
     /// The address of the object, or the number of the other thread.
     pub object: usize,
@@ -52,7 +52,7 @@ impl Operation {
     /// # Safety
     /// `time` is a `struct timespec`.
     pub unsafe fn until(self, clock: i32, time: *const core::ffi::c_void) -> Self {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises that `time` is a `struct timespec`: two words.
         let [seconds, rest] = unsafe { time.cast::<[i64; 2]>().read() };
         let end = seconds.saturating_mul(1_000_000_000).saturating_add(rest);
         Operation {
@@ -62,7 +62,8 @@ impl Operation {
         }
     }
 
-    /// Others can go on because of this operation: it is in effect from before the real call.
+    /// Whether the operation can let other threads go on. It is logged before the real call, since
+    /// others can see its effect before that returns.
     #[inline(always)]
     pub fn releases(&self) -> bool {
         matches!(

@@ -49,7 +49,8 @@ macro_rules! real {
             // SAFETY: the C library documents this signature for the symbol.
             let function: unsafe extern "C-unwind" fn($($type),*) $(-> $result)? =
                 unsafe { core::mem::transmute(address) };
-            // SAFETY: the caller's word, as for the function itself.
+            // SAFETY: the caller keeps the contract of the C library's function, whose arguments
+            // these are.
             unsafe { function($($argument),*) }
         }
     )*};
@@ -64,7 +65,8 @@ macro_rules! interpose {
             #[allow(clippy::too_many_arguments)]
             unsafe extern "C-unwind" fn implementation($($argument: $type,)* $pc: usize) $(-> $result)? {
                 #[allow(unused_unsafe)]
-                // SAFETY: the caller's word, as for the function that this one stands for.
+                // SAFETY: the program calls this in place of the C library's function and keeps its
+                // contract.
                 unsafe { $body }
             }
 

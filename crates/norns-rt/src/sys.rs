@@ -41,7 +41,8 @@ pub unsafe fn call6(
     f: usize,
 ) -> isize {
     let result: isize;
-    // SAFETY: the kernel's calling convention; what the call does to memory is the caller's word.
+    // SAFETY: the registers follow the kernel's calling convention; the caller answers for what the
+    // system call does to memory.
     unsafe {
         asm!(
             "syscall",
@@ -140,7 +141,7 @@ pub fn write(file: i32, bytes: &[u8]) -> isize {
 
 /// The mask of a thread that blocks every signal: KILL and STOP are never in it.
 pub const ALL_SIGNALS: u64 = !(1 << 8 | 1 << 18);
-/// 32 and 33, which the C library keeps for itself and takes out of masks.
+/// Signals 32 and 33, which the C library reserves for itself and removes from masks.
 pub const C_LIBRARY_SIGNALS: u64 = 1 << 31 | 1 << 32;
 
 /// Blocks every signal of this thread; returns the mask from before.
@@ -178,7 +179,7 @@ pub fn restore_signals(old: u64) {
     };
 }
 
-/// Says why and ends the process at once. Only for states in which going on would be worse.
+/// Writes a message to standard error and ends the process. Only where going on would be worse.
 pub fn fatal(message: &[u8]) -> ! {
     write(2, message);
     loop {

@@ -1,8 +1,9 @@
 //! What the runtime knows about one thread of the program, in every mode.
 //!
 //! A `Thread` lives in memory of its own, outside the program's heap, and is used again for
-//! another thread after its owner ended: thousands of short threads cost one block each at a time.
-//! Nearly a megabyte of addresses, of which only the touched pages cost memory.
+//! another thread after its owner has ended, so that memory grows with the threads that live at
+//! the same time. A block takes nearly a megabyte of address space, of which only the pages that
+//! are touched cost memory.
 
 use core::ffi::c_void;
 use core::ptr::{null_mut, without_provenance_mut};
@@ -21,7 +22,7 @@ use crate::{sys, tls};
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub enum Start {
-    /// What zeroed memory says.
+    /// The value of zeroed memory.
     #[allow(dead_code)]
     Nothing,
     Posix(Routine),
@@ -47,7 +48,7 @@ pub const MAX_DEPTH: usize = 16 * 1024;
 #[repr(C)]
 pub struct Stack {
     pub depth: usize,
-    /// The depth that the trace knows.
+    /// The depth after the last call or return in the trace.
     pub logged: usize,
     /// The smallest depth since then.
     pub common: usize,
@@ -106,13 +107,13 @@ pub struct Thread {
     pub pending: Pending,
     pub values: Values,
     pub sites: Sites,
-    /// The slots of `sites` that are defined, while there are few.
+    /// The slots of `sites` that are defined, as long as there are at most 256.
     pub defined: [u16; 256],
     pub defined_count: usize,
 
     /// The signals that its creator blocked, and it shall block when it is attached.
     pub signal_mask: u64,
-    /// How often it has drawn.
+    /// How many random numbers it has drawn.
     pub draws: u32,
     /// From 0, in order of creation.
     pub number: u32,
@@ -140,7 +141,7 @@ pub struct Thread {
     next_free: *mut Thread,
 }
 
-/// Behind every limit: the first event of a thread gets it a place to write to.
+/// A position behind every limit, so that the first event of a thread finds no room and gets some.
 pub const NOWHERE: *mut u8 = without_provenance_mut(1);
 
 static FREE: Lock<*mut Thread> = Lock::new(null_mut());
@@ -199,7 +200,7 @@ pub fn allocate() -> *mut Thread {
 }
 
 /// # Safety
-/// Nobody uses the block any more.
+/// The block is not used any more.
 pub unsafe fn release(thread: *mut Thread) {
     FREE.with(|free| {
         // SAFETY: the caller gives the block away.
@@ -208,7 +209,7 @@ pub unsafe fn release(thread: *mut Thread) {
     });
 }
 
-/// The child process after a fork: the blocks of other threads are not worth finding.
+/// In the child process after a fork: the blocks of the other threads are leaked.
 pub fn forget_free() {
     FREE.force(|free| *free = null_mut());
 }

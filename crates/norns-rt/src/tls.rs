@@ -31,7 +31,7 @@ global_asm!(
     ".text",
 );
 
-/// A thread that has ended: it runs on for a while inside the C library.
+/// Stands for a thread that has ended for the runtime, but still runs inside the C library.
 pub const GONE: *mut Thread = core::ptr::without_provenance_mut(1);
 
 /// What the plain hooks find: a block, and for which mode.

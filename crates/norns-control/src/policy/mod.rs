@@ -29,7 +29,7 @@ pub enum Decision {
 }
 
 pub trait Policy {
-    /// What the thread does next. A question is asked of the kernel, and then this again: nothing
-    /// may have changed before it but what can change twice.
+    /// What the thread does next. When the answer is a question, the kernel is asked and this
+    /// function is called again: whatever it changes before it asks must be the same when repeated.
     fn decide(&mut self, board: &mut Board, me: Slot) -> Result<Decision, Question>;
 }

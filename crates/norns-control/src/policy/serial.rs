@@ -10,9 +10,9 @@
 //! 2010): this reaches the schedules in which a thread is far ahead of the others, which a walk
 //! almost never does.
 //!
-//! The same seed gives the same run of a program whose input is the same. For that, time is
-//! counted in decisions: a wait with a time-out ends when no other thread can run, or after as many
-//! decisions as would take so long; a thread that sleeps in the kernel comes back when it comes back.
+//! The same seed gives the same run of a program whose input is the same. For that, time is counted
+//! in decisions: a wait with a time-out ends when no other thread can run, or after as many
+//! decisions as would take so long. How long a system call sleeps is not controlled.
 //!
 //! A thread that sleeps where that was not foreseen loses its turn to a watchdog, which every
 //! waiting thread is. It then runs beside another one until its next hook, so that what it does
@@ -472,7 +472,8 @@ impl Policy for Serial {
                 _ if left <= 0 => WATCH / 4,
                 _ => left.min(LOOK_AGAIN),
             };
-            // When nothing can end the wait, it is one without end also for who looks from outside.
+            // A wait that nothing in this process can end has no time-out in the kernel either, so
+            // that a hanging program looks like one from outside.
             let hangs = self.turn.is_none() && !self.shared_objects && all_blocked(board);
             return Ok(Decision::Sleep((!hangs).then_some(nap)));
         }

@@ -18,8 +18,8 @@ use crate::thread::Thread;
 use crate::wire::report::{self, Message, Side};
 use crate::wire::{self, Code};
 
-/// Program counters at which a replay must look closer, as a small hash set without misses: a
-/// place that is not watched may still be looked at.
+/// The program counters of accesses that the schedule names, as a small Bloom filter: an access at
+/// another place may be looked at in vain, but none is missed.
 static WATCHED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
 fn bit(pc: usize) -> (usize, u64) {
@@ -67,7 +67,8 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
     detect_access(&mut inside, address, size, kind, pc);
 }
 
-/// Tells the core of an access, where it has to know.
+/// Tells the core of an access, if the thread is watched, a loop is suspected, or the schedule may
+/// name the place.
 #[inline]
 fn replay(inside: &mut Inside, access: Access) {
     let is_followed = inside.block.watched.load(Ordering::Relaxed) || is_any_suspected();
@@ -101,7 +102,7 @@ fn replay_closely(inside: &mut Inside, access: Access, is_followed: bool, may_wa
     }
 }
 
-/// The same in detect mode alone; `block` is the running thread's.
+/// As `access`, in detect mode without replay. `block` is the running thread's.
 #[inline]
 pub fn detect(block: *mut Thread, address: usize, size: usize, write: bool, pc: usize) {
     // SAFETY: the word that `block` came from is set only while the thread is attached, and its
@@ -160,7 +161,7 @@ pub fn allocated(address: usize, size: usize) {
     }
 }
 
-/// Pairs of places that were told already, by hash; a full set tells again.
+/// Hashes of the pairs of places that were reported. When the set is full, pairs are reported again.
 static TOLD: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 
 fn is_new(race: &Race) -> bool {
@@ -231,7 +232,7 @@ const LOAD: u8 = 0;
 const STORE: u8 = 1;
 const FAILED_EXCHANGE: u8 = 3;
 
-/// In a recording with values.
+/// An atomic operation in a recording with values.
 fn atomic_with_value<R>(
     kind: u8,
     address: usize,
@@ -292,8 +293,8 @@ fn atomic_turn(inside: &mut Inside, kind: u8, access: Access) -> super::monitor:
 
 /// Does an atomic operation; `operate` does the real one and says whether it wrote (false only
 /// for a compare-exchange that failed). `kind` is as in `wire::atomic_detail`, `failure` the order
-/// of a failed one. Of size 0, it orders as an operation on this address would, but accesses
-/// nothing.
+/// of a failed one. An operation of size 0 orders as one on this address would, but accesses no
+/// memory.
 pub fn atomic<R>(
     kind: u8,
     address: usize,

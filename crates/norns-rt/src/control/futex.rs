@@ -1,6 +1,6 @@
 //! Waiting without the C library: raw futexes, and the lock of the monitor.
 //!
-//! Nothing here is visible to a race detector: it watches the program's operations, not these.
+//! A race detector does not see these operations, so they add no happens-before edge.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,7 +31,8 @@ pub fn now(clock: i32) -> i64 {
     time.seconds * 1_000_000_000 + time.nanoseconds
 }
 
-/// A time of any clock, as the time of the monotonic clock at which it comes if no clock is set.
+/// Converts a time of any clock to the monotonic clock, assuming that neither clock is set
+/// meanwhile.
 pub fn monotonic(clock: i32, time: i64) -> i64 {
     if clock == MONOTONIC {
         return time;
@@ -39,7 +40,8 @@ pub fn monotonic(clock: i32, time: i64) -> i64 {
     now(MONOTONIC).saturating_add(time.saturating_sub(now(clock)))
 }
 
-/// Sleeps while the word has this value, at most so many nanoseconds. The kernel's answer.
+/// Sleeps while the word has this value, at most for so many nanoseconds. Returns the kernel's
+/// result: 0, or a negated error number.
 pub fn wait(word: &AtomicU32, value: u32, nanoseconds: Option<i64>) -> isize {
     let time = nanoseconds.map(|n| Timespec {
         seconds: n.max(0) / 1_000_000_000,
@@ -65,7 +67,7 @@ pub fn wake(word: &AtomicU32, count: usize) {
     unsafe { sys::call(sys::FUTEX, word.as_ptr() as usize, WAKE_PRIVATE, count) };
 }
 
-/// A mutual exclusion of three states: 0 open, 1 taken, 2 taken and perhaps waited for.
+/// A lock of one word: 0 free, 1 taken, 2 taken and perhaps waited for.
 pub struct FutexLock {
     word: AtomicU32,
 }

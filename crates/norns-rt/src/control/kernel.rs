@@ -1,6 +1,7 @@
 //! What the kernel says of a thread of this process, read from `/proc`.
 //!
-//! Written by hand down to the digits: what one calls to copy and compare is interposed.
+//! Paths and numbers are put together byte by byte, since the functions that copy and compare memory
+//! are interposed.
 
 use crate::sys;
 
@@ -42,7 +43,7 @@ pub fn sleeps_on_futex(id: i32) -> bool {
     is(words.next(), b"202") && is(words.nth(3), b"0x0")
 }
 
-/// The beginning of a file about a thread; nothing when there is none.
+/// The first bytes of a file of `/proc/self/task`; empty when there is no such thread.
 fn read<'a>(id: i32, file: &[u8], room: &'a mut [u8; ROOM]) -> &'a [u8] {
     let mut digits = [0; MOST_DIGITS];
     let mut first = MOST_DIGITS;

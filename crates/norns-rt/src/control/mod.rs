@@ -7,7 +7,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `monitor` | the core under its lock, and the loop that does what it answers |
-//! | `operations`, `barrier`, `once`, `threads`, `access` | one function for each interposed one, or for a hook |
+//! | `operations`, `barrier`, `once`, `threads`, `access` | one function for each interposed one |
 //! | `serial` | the turn of a recording in which one thread runs at a time |
 //! | `thread` | what is kept of one thread outside of the core |
 //! | `schedule`, `report`, `output` | what is read, and what is told |

@@ -80,7 +80,8 @@ impl Monitor {
         Guard { monitor: self }
     }
 
-    /// The child process after a fork: the other threads are gone, one of them perhaps with the lock.
+    /// The child process after a fork: the other threads are gone, one of them perhaps with the
+    /// lock.
     pub fn forget(&'static self) {
         self.lock.reset();
         self.lock().forked();

@@ -6,8 +6,8 @@
 //! locks and semaphores are tried under the monitor's lock, conditions are emulated by the core.
 //!
 //! A thread that is cancelled while it waits here leaves the monitor and lets the real function end
-//! it. Limits: one that has switched cancellation off then waits there; a recursive mutex that a
-//! wait on a condition releases is released by one level.
+//! it. Limits: a thread that has disabled cancellation then blocks in the real function, where the
+//! core does not see it; a wait on a condition releases a recursive mutex by one level only.
 
 use core::ffi::{c_int, c_void};
 
@@ -25,7 +25,7 @@ use crate::record;
 use crate::sys;
 use crate::wire::{Code, object};
 
-/// No error number: the thread is to be ended, with the mutex in its hands.
+/// Not an error number: the thread holds the mutex again and is to end, since it was cancelled.
 pub const CANCELLED: c_int = -1;
 
 real! {
@@ -67,7 +67,7 @@ impl Family {
         }
     }
 
-    /// Tries without blocking; an error number, `EBUSY` when it is not to be had now.
+    /// Tries to acquire without blocking. Returns an error number: `EBUSY` when it would block.
     ///
     /// # Safety
     /// `object` is a valid one of this family.
@@ -100,7 +100,7 @@ impl Family {
     }
 }
 
-/// Whether the lock is held: also when its last owner died with it.
+/// Whether the lock is held after this result: `EOWNERDEAD` means that its last owner died with it.
 fn is_ours(result: c_int) -> bool {
     result == 0 || result == EOWNERDEAD
 }
@@ -113,7 +113,7 @@ fn monotonic(deadline: Option<(c_int, i64)>) -> Option<i64> {
     deadline.map(|(clock, end)| futex::monotonic(clock, end))
 }
 
-/// In a recording with values: this happened.
+/// Logs an operation, in a recording with values.
 pub(super) fn note(code: Code, detail: u8, object: *mut c_void, pc: usize) {
     if is_serial() {
         let operation = crate::operation::Operation::new(code, detail, object as usize, pc);
@@ -121,7 +121,7 @@ pub(super) fn note(code: Code, detail: u8, object: *mut c_void, pc: usize) {
     }
 }
 
-/// The thread has acquired something: what the detector learns.
+/// Tells the detector that the thread has acquired something.
 fn learned(me: &mut Own, family: Family, object: usize, pc: usize) {
     if let Some(mode) = family.mode() {
         me.held.take(object, pc, mode);
@@ -135,7 +135,7 @@ fn learned(me: &mut Own, family: Family, object: usize, pc: usize) {
     });
 }
 
-/// Gives up a lock, or posts: what others will learn, before they can.
+/// Tells the detector that the thread is about to release a lock, to post or to finish a once.
 fn publish(me: &mut Own, code: Code, object: usize) {
     if matches!(code, Code::SemPost | Code::OnceEnd) {
         with_clocks(me, |detector, thread| detector.release_join(thread, object));
@@ -376,7 +376,7 @@ pub fn custom(pc: usize) {
     guard.note(inside.block.slot(), Happened::Completes);
 }
 
-/// An object was initialised: what was known of the address is void.
+/// An object was initialised: what is known of an older object at its address does not count.
 fn renewed(what: &crate::operation::Operation) {
     let Some(_inside) = enter() else { return };
     let is_barrier = what.detail & !object::SHARED == object::BARRIER;

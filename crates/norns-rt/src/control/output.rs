@@ -11,15 +11,16 @@ use crate::wire::report::Message;
 
 static FILE: AtomicI32 = AtomicI32::new(-1);
 
-/// Whether a program that another one has become, or started, may write to the same file.
+/// Whether programs that this one starts, or becomes by `exec`, may write to the same file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     Append,
-    /// No: its program counters are those of other code. A dot and the process id make its name.
+    /// Another program gets a file of its own, since its program counters are those of other code. A
+    /// dot and the process id are added to the name.
     OwnFile,
 }
 
-/// Opens the file; the name without its zero byte.
+/// Opens the file; `path` has no terminating zero.
 pub fn open(path: &[u8], sharing: Sharing) {
     const ROOM_FOR_ID: usize = 16;
     let mut name = [0u8; 4096];
@@ -59,7 +60,7 @@ pub fn open(path: &[u8], sharing: Sharing) {
     }
 }
 
-/// Copies the executable parts of /proc/self/maps: program counters are read with their help.
+/// Reports the lines of `/proc/self/maps`, which a reader needs to symbolise program counters.
 pub fn tell_maps() {
     let file = sys::open(b"/proc/self/maps\0", 0);
     if file < 0 {
@@ -86,7 +87,7 @@ pub fn tell_maps() {
     sys::close(file);
 }
 
-/// A line in the making; what does not fit is cut.
+/// A line that is being built; what does not fit is cut off.
 pub struct Line {
     bytes: [u8; 4096],
     length: usize,

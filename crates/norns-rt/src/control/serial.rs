@@ -1,8 +1,8 @@
-//! The turn of a recording in which one thread runs at a time: the policy is
-//! `norns_control`'s, here is what giving and taking the turn means for the recording.
+//! The turn of a recording in which one thread runs at a time. `norns_control` decides who gets it;
+//! this file does what giving and getting the turn mean for the recording.
 //!
-//! What a thread is about to do waits for the turn in the hooks (`has_turn`, `regain`); values that
-//! are not logged yet are logged before the turn is given away.
+//! A hook of a thread without the turn waits for it (`has_turn`, `regain`). A value that is not
+//! logged yet is logged before the turn is given away.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ use crate::record::{statistics, values};
 use crate::thread::{self, Thread};
 use crate::{real, sys};
 
-/// Nanoseconds that a long stretch without a decision, and a yield, stand for.
+/// How many nanoseconds of counted time pass in a long stretch without a decision, and in a yield.
 const STRETCH: i64 = 1_000_000;
 const YIELD: i64 = 100_000;
 
@@ -23,7 +23,8 @@ real! {
     fn pthread_testcancel();
 }
 
-/// The block of the thread whose turn it is; 0 while it changes. Only that thread stores its own.
+/// The address of the block of the thread that has the turn; 0 while the turn changes hands. A
+/// thread stores only its own address.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 /// A signal handler released something while its thread was inside the monitor.
 static MISSED: AtomicBool = AtomicBool::new(false);
@@ -91,7 +92,7 @@ pub fn away<R>(call: impl FnOnce() -> R) -> R {
 }
 
 /// Sleeps until a time of a clock; `duration` is how long that was at the time of the call. The
-/// rest, if a signal came first; `None` when the caller has to sleep itself.
+/// remaining time if a signal came first, otherwise 0; `None` when the caller has to sleep itself.
 pub fn sleep(clock: i32, until: i64, duration: i64) -> Option<i64> {
     let monotonic = futex::monotonic(clock, until);
     let slept = tell(Happened::Sleeps {
@@ -123,7 +124,8 @@ pub fn shared_object() {
     }
 }
 
-/// A thread has come back from a wait that can be cancelled, and holds what it must.
+/// The running thread has come back from a wait on a condition and holds the mutex: if it was
+/// cancelled meanwhile, it ends here.
 pub fn act_on_cancellation() {
     let cancelled = enter().is_some_and(|inside| {
         let mut guard = MONITOR.lock();
@@ -147,8 +149,8 @@ pub fn jumped(thread: &mut Thread) {
     }
 }
 
-/// The thread, whose block this is, ends. It runs on for a while in the C library and the kernel:
-/// the next one waits for that, since which memory it can get depends on it.
+/// The thread, whose block this is, ends. It still runs for a while in the C library and the kernel;
+/// the next thread waits until it is gone, since its stack may be handed out again.
 pub fn turn_ends_with(thread: &Thread) {
     if has_turn(thread) {
         OWNER.store(0, Ordering::Relaxed);
@@ -156,7 +158,7 @@ pub fn turn_ends_with(thread: &Thread) {
     }
 }
 
-/// The running thread gives its turn away: what it did is before what others do from now on.
+/// The running thread gives its turn away: what it did is logged before what others do from now on.
 pub fn gives_turn() {
     if let Some(thread) = thread::current() {
         values::hand_over(thread);

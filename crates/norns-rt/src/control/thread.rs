@@ -1,8 +1,8 @@
 //! What replay and detection keep of one thread outside of the core.
 //!
 //! Other threads read a `ControlThread` at any time: everything in it is atomic or never changes,
-//! but for `own`, which only the thread itself reaches, through an `Inside`. The block of a thread is
-//! never used again for another.
+//! but for `own`, which only the thread itself reaches, through an `Inside`. The block of a thread
+//! is never used again for another.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -89,7 +89,8 @@ pub struct ControlThread {
     pub detached: AtomicBool,
     /// The kernel's number of the thread; 0 before it runs and once it has ended.
     pub kernel_id: AtomicI32,
-    /// What the runtime keeps of this thread in every mode; null before it runs and once it has ended.
+    /// What the runtime keeps of this thread in every mode; null before it runs and once it has
+    /// ended.
     pub runtime: AtomicPtr<Thread>,
     pub values: Watchdog,
     /// Only the thread itself uses this, and only through its one `Inside`; its joiner may once it
@@ -187,7 +188,8 @@ impl ControlThread {
     /// What the thread uses, for the thread that creates it and for the one that has joined it.
     ///
     /// # Safety
-    /// The thread does not exist yet, or has ended, and the running thread is the only one that knows.
+    /// The thread does not exist yet, or has ended, and the running thread is the only one that
+    /// knows.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn own_of_absent(&self) -> &mut Own {
         // SAFETY: the thread itself, which alone uses `own`, does not run.

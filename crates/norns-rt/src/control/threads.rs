@@ -19,8 +19,8 @@ use crate::thread::Thread;
 use crate::tls::{self, Fast};
 use crate::wire::Code;
 
-/// In detect mode alone the hooks of this thread may decide by themselves. `runtime` is the
-/// running thread's block.
+/// In detect mode without replay, lets the hooks in assembly decide by themselves whether an access
+/// is new. `runtime` is the running thread's block.
 pub fn let_hooks_decide(runtime: &mut Thread) {
     if let Some(mut inside) = enter() {
         let_own_hooks_decide(runtime, &mut inside);
@@ -132,7 +132,7 @@ pub fn prepare(runtime: &mut Thread, detached: bool) {
     }
 }
 
-/// It was not created after all. Between `before` and `after` of the running thread.
+/// The creation of the thread failed. Called between `before` and `after` of its creator.
 pub fn not_created(number: u32) {
     let Some(block) = super::current() else {
         return;
@@ -162,7 +162,7 @@ pub fn not_created(number: u32) {
     }
 }
 
-/// The new thread runs.
+/// The first thing that a new thread does.
 pub fn started(runtime: &mut Thread) {
     if runtime.control.is_null() {
         stranger(runtime);
@@ -192,7 +192,7 @@ pub fn started(runtime: &mut Thread) {
     let_own_hooks_decide(runtime, &mut inside);
 }
 
-/// The thread runs nothing of the program any more.
+/// The last thing that a thread does: it runs no more code of the program.
 pub fn ending(runtime: &mut Thread) {
     let Some(mut inside) = enter() else { return };
     let block = inside.block;
@@ -302,7 +302,7 @@ fn joined(mut inside: Inside, child: &'static ControlThread, result: c_int) -> c
     result
 }
 
-/// A thread was cancelled: it may wait where that ends it.
+/// A thread was cancelled, perhaps while it is blocked in a cancellation point.
 pub fn cancelled(number: u32) {
     if !is_replaying() {
         return;

@@ -5,7 +5,7 @@
 use super::sites::Site;
 
 /// One access. From the lowest bit: site 22, mask 8, write 1, plain 1, clock 22, slot 10.
-/// 0 is no access: clocks begin at 1.
+/// 0 stands for no access, since clocks begin at 1.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Cell(pub u64);
 
@@ -19,8 +19,8 @@ const SLOT_SHIFT: u32 = 54;
 const SITE: u64 = (1 << SITE_BITS) - 1;
 pub const MASK: u64 = 0xff << MASK_SHIFT;
 const EPOCH: u64 = u64::MAX << CLOCK_SHIFT;
-// A link has every slot and clock bit set: no epoch does, because `Thread` leaves the last clock
-// unused. Below them is the index of a block.
+// A link has all slot and clock bits set, which no epoch has: `Thread` leaves the last clock unused.
+// The other bits are the index of a block.
 const LINK: u64 = EPOCH;
 
 impl Cell {
@@ -78,17 +78,17 @@ impl Cell {
         (self.0 & !LINK) as u32
     }
 
-    /// The same thread in the same epoch, wherever in the program, did at least as much: nothing
-    /// that `new` could tell is new.
+    /// Whether this access makes `new` redundant: the same thread, in the same epoch, already made
+    /// an access of at least this kind to at least these bytes, wherever in the program.
     #[inline]
     pub fn covers(self, new: Cell) -> bool {
-        // The upper halves must be equal, and below nothing of `new` missing.
+        // The epochs must be equal, and no mask, write or plain bit of `new` may be missing.
         let differ = self.0 ^ (new.0 | !EPOCH);
         differ & (EPOCH | new.0 & (MASK | WRITE | PLAIN)) == 0
     }
 
-    /// Whatever races with the old access `self`, where the two overlap, also races with `new`,
-    /// which follows it.
+    /// Whether every access that races with `self`, in the bytes that both touch, also races with
+    /// `new`, which comes later.
     #[inline]
     pub fn is_dominated_by(self, new: Cell) -> bool {
         self.0 & !new.0 & (WRITE | PLAIN) == 0

@@ -7,12 +7,12 @@
 use super::memory::Arena;
 use core::ptr;
 
-/// A thread's place in vector clocks; reused when that cannot hide a race.
+/// The index of a thread in vector clocks. It is reused only when that cannot hide a race.
 pub type Slot = u16;
 
 pub const SLOTS: usize = 1024;
 
-/// A component that is not there is 0.
+/// A vector clock. Components beyond `length` count as 0.
 pub struct VectorClock {
     // `capacity` components, or null when it is 0; those from `length` on are 0
     components: *mut u32,

@@ -1,7 +1,8 @@
 //! The detector against happens-before by definition, on small random runs.
 //!
-//! The judge draws every edge of a run, closes the relation and looks at all pairs. The detector
-//! must tell no pair that is not a race, and for every byte the first access that races there.
+//! The reference collects every edge of a run, computes the transitive closure and looks at all
+//! pairs. The detector must report only pairs that race, and for every byte the first access that
+//! races there.
 
 use super::tests::{address_of, detect};
 use norns_random::Random;
@@ -124,8 +125,8 @@ struct Access {
     atomic: bool,
 }
 
-/// What the judge knows of an atomic variable: the operations of the release sequence that its
-/// value belongs to, by the points where they release.
+/// What the reference knows of an atomic variable: the release sequence that its value belongs to,
+/// as the lines of the operations that release.
 type Sequence = Vec<usize>;
 
 /// The line that freed memory, and which bytes.
@@ -280,7 +281,7 @@ fn equals_happens_before_by_definition() {
     {
         return check_run(seed);
     }
-    // A detector reserves much address space and never gives it back: not too many runs.
+    // A detector reserves much address space and never gives it back, which limits the runs.
     for seed in 1..=1500 {
         check_run(seed);
     }

@@ -1,4 +1,4 @@
-//! Memory and waiting for the detector: straight from the kernel.
+//! Memory and locks for the detector, made with raw system calls.
 //!
 //! The program's allocator and its C library are interposed by the same runtime, so nothing here
 //! may call them: `mmap` and `sched_yield` are raw system calls. Blocks are powers of two from a
@@ -51,7 +51,7 @@ pub fn map_zeroed(bytes: usize) -> *mut u8 {
         usize::MAX,
         0,
     ];
-    // SAFETY: a new private mapping at a place of the kernel's choice touches nobody's memory.
+    // SAFETY: a new private mapping at an address that the kernel chooses overlaps no other memory.
     let address = unsafe { system_call(SYS_MMAP, arguments) };
     if (-4095..0).contains(&address) {
         ptr::null_mut()
@@ -63,11 +63,11 @@ pub fn map_zeroed(bytes: usize) -> *mut u8 {
 /// Makes whole pages of a mapping of `map_zeroed` zero again and gives their memory back.
 ///
 /// # Safety
-/// `[start, start + bytes)` is whole pages of one mapping of `map_zeroed` in which nobody needs
-/// the contents.
+/// `[start, start + bytes)` is whole pages of one mapping of `map_zeroed`, whose contents are not
+/// needed any more.
 pub unsafe fn zero_pages(start: *mut u8, bytes: usize) {
     const DONT_NEED: usize = 4;
-    // SAFETY: by the caller's promise the contents may go.
+    // SAFETY: the caller promises that the contents of these pages are not needed.
     unsafe { system_call(SYS_MADVISE, [start as usize, bytes, DONT_NEED, 0, 0, 0]) };
 }
 
@@ -138,7 +138,7 @@ pub struct Guard<'a, T> {
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: this guard holds the lock, so nobody else has a reference.
+        // SAFETY: this guard holds `lock`, so no other reference to the value exists.
         unsafe { &*self.of.value.get() }
     }
 }
@@ -183,7 +183,8 @@ impl Arena {
         }
     }
 
-    /// The child process after a fork: who had the lock is gone. What it was about to take is lost.
+    /// In the child process after a fork, where the thread that held the lock may no longer exist. A
+    /// block that it was about to take is lost.
     pub fn forget_lock(&self) {
         self.state.lock.unlock();
     }
@@ -227,11 +228,12 @@ impl Arena {
     /// Takes back a block of `allocate(bytes)`.
     ///
     /// # Safety
-    /// `block` came from this arena with the same `bytes`, and nobody uses it any more.
+    /// `block` came from this arena with the same `bytes`, and is not used any more.
     pub unsafe fn release(&self, block: *mut u8, bytes: usize) {
         let class = Self::class_of(bytes);
         let mut state = self.state.lock();
-        // SAFETY: by the caller's promise the block is unused and at least 64 bytes long.
+        // SAFETY: the caller promises that the block came from `allocate`, so that it has at least
+        // 64 bytes, and that it is not used any more.
         unsafe { *(block as *mut usize) = state.free[class] };
         state.free[class] = block as usize;
     }

@@ -11,7 +11,7 @@
 //! beyond acquire and release, and the runtime's own waiting. All posts of a semaphore are
 //! joined, so a race between a waiter and a poster whose unit it did not take is not seen.
 //!
-//! When all slots are used up the thread without one is not watched; `unwatched` counts them.
+//! A thread that finds all slots taken is not watched; `unwatched` counts such threads.
 
 pub mod cell;
 pub mod clock;
@@ -134,13 +134,14 @@ impl Detector {
         thread
     }
 
-    /// `thread` learns all that `ended` did. The slot of `ended` becomes free.
+    /// `thread` has joined `ended`: everything that `ended` did happens before what `thread` does
+    /// from now on. The slot of `ended` becomes free.
     pub fn join(&self, thread: &mut Thread, ended: &mut Thread) {
         thread.clock.join(&self.arena, &ended.clock);
         ended.retire(&self.arena, &self.slots);
     }
 
-    /// A thread ended that nobody can join.
+    /// A detached thread has ended: no other thread can join it.
     pub fn retire(&self, ended: &mut Thread) {
         ended.retire(&self.arena, &self.slots);
     }
@@ -189,7 +190,7 @@ impl Detector {
         thread.publish();
     }
 
-    /// The object is initialised or destroyed: what it carried is void.
+    /// The object is initialised or destroyed, so that its clock says nothing any more.
     pub fn forget_object(&self, object: usize) {
         self.syncs.forget(&self.arena, object);
     }
@@ -367,7 +368,8 @@ impl Detector {
         }
     }
 
-    /// The epoch of the thread must not be published.
+    /// An access within eight aligned bytes. The thread's epoch has not been published: `access` has
+    /// begun a new one if need be.
     #[inline(always)]
     fn access_granule(
         &self,
@@ -443,8 +445,8 @@ impl Detector {
         pc: usize,
         mut report: impl FnMut(Race),
     ) {
-        // Beyond the first page only what somebody has touched matters; the rest would cost
-        // shadow for memory that may never have been used.
+        // Beyond the first page only memory that was accessed before matters; shadow for the rest
+        // would cost memory without need.
         const WHOLE: usize = 4096;
         let head = size.min(WHOLE);
         self.access(thread, address, head, Kind::Write, pc, &mut report);
@@ -453,7 +455,8 @@ impl Detector {
         self.access_range(thread, rest, left, Kind::Write, pc, skip, &mut report);
     }
 
-    /// Memory came into use: a new block, mapping or stack. Older accesses to it are void.
+    /// Memory came into use: a new block, mapping or stack. Accesses to its former contents do not
+    /// race with those to the new ones.
     pub fn forget_memory(&self, address: usize, size: usize) {
         self.shadow.forget(address, size);
     }

@@ -1,9 +1,10 @@
-//! Further cells of granules that two cells do not suffice for.
+//! More cells for granules that need more than two.
 //!
 //! Blocks of six cells come from one reserved range of addresses, so that a link is a 32-bit
-//! index. A block belongs to one granule and says so: a thread that looks for its own access in
-//! it takes no lock, and must notice when the block has passed to another granule meanwhile. What
-//! it then finds is either its own cell of this epoch at this granule, or not its own.
+//! index. A block belongs to one granule and holds its address: a thread that looks for its own
+//! access in it takes no lock, so it must notice when the block has passed to another granule
+//! meanwhile. A cell that it then finds either is its own, of this epoch and this granule, or does
+//! not match.
 
 use super::cell::Cell;
 use super::memory::{Guarded, map_zeroed};
@@ -113,7 +114,7 @@ impl Blocks {
         free.first = first;
     }
 
-    /// Whether a cell of the chain that begins at `first` says all that `new` would.
+    /// Whether a cell of the chain that begins at `first` makes `new` redundant.
     pub fn knows(&self, granule: &Granule, first: u32, new: Cell) -> bool {
         let mut index = first;
         while index != 0 && index < self.count {
@@ -134,8 +135,8 @@ impl Blocks {
         false
     }
 
-    /// The cell at a place from 1 on, counted through the chain; `block` is the block of the last
-    /// place that was asked for and moves on. `None` behind the end.
+    /// The cell at a position, counted from 1 through the chain. `block` is the block of the last
+    /// position that was asked for, and is moved forward. `None` behind the end.
     pub fn cell<'a>(&'a self, block: &mut &'a Block, place: usize) -> Option<&'a AtomicU64> {
         let index = (place - 1) % CELLS;
         if index == 0 && place > 1 {

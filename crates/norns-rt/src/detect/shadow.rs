@@ -3,10 +3,11 @@
 //! Every aligned eight bytes (a granule) have two cells of eight bytes, each one access: thread
 //! slot and clock (FastTrack's epoch), which of the bytes, read or write, plain or atomic, and
 //! where in the program. The cells are like ThreadSanitizer's; unlike there nothing is ever
-//! evicted: when two do not suffice (three concurrent readers, say), the second becomes a link
-//! to blocks of further cells (`overflow`). A byte of a cell goes only when a later access
-//! dominates it there, that is, when whatever races with the old access also races with the new
-//! one; a race itself counts as such, so of a location that races the first race is always told.
+//! evicted: when two do not suffice (for three concurrent readers), the second becomes a link
+//! to blocks of further cells (`overflow`). A byte is removed from a cell only when a later access
+//! dominates it there: every access that races with the old one also races with the new one. An
+//! access that races with the old one dominates it as well, so that the first race at a location is
+//! always reported.
 //!
 //! Both cells change in one instruction (`cmpxchg16b`), so that of two accesses at the same time
 //! one sees the other. A granule with a link changes only under the lock of its stripe.
@@ -42,7 +43,7 @@ impl Granule {
         ]
     }
 
-    /// Changes both cells at once if they are still what they were.
+    /// Replaces both cells in one atomic step if they still have their old values.
     #[inline]
     fn replace(&self, old: [Cell; CELLS], new: [Cell; CELLS]) -> bool {
         let done: u8;
@@ -66,7 +67,7 @@ impl Granule {
         done != 0
     }
 
-    /// Pages that nobody touched stay untouched.
+    /// Clears the cells without touching a page that is still zero.
     #[inline]
     fn clear(&self) {
         let [first, second] = self.load();
@@ -77,7 +78,7 @@ impl Granule {
     }
 }
 
-/// What to do with memory that nobody has touched.
+/// What to do with granules that were never accessed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Untouched {
     Add,
@@ -87,11 +88,11 @@ pub enum Untouched {
 /// An access on its way into a granule.
 struct Adding<F> {
     new: Cell,
-    /// `new`, and the bytes of cells that differ from it in nothing else.
+    /// The access, extended by the bytes of cells that differ from it in their mask only.
     stored: Cell,
     /// An earlier access that it races with.
     race: Option<Cell>,
-    /// An earlier cell says all that it would say.
+    /// An earlier cell makes the access redundant.
     covered: bool,
     ordered: F,
 }
@@ -217,7 +218,8 @@ impl Shadow {
         let entry = self.chunk(address);
         match entry.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(new),
-            // Another thread was first; the mapping that nobody touched costs only address space.
+            // Another thread was first. The mapping of this one was never touched and costs only
+            // address space.
             Err(theirs) => Some(theirs),
         }
     }
@@ -229,7 +231,7 @@ impl Shadow {
         unsafe { &*chunk.cast::<u8>().add(CHUNK_BYTES).cast::<AtomicU64>() }
     }
 
-    /// Whether a cell already says everything that `new` would.
+    /// Whether a cell of the granule makes `new` redundant.
     #[cfg(test)]
     pub fn knows(&self, granule: &Granule, new: Cell) -> bool {
         let [first, second] = granule.load();
@@ -371,7 +373,7 @@ impl Shadow {
         adding.race
     }
 
-    /// Adds to a granule with a link. The stripe is locked, so nobody else changes it.
+    /// Adds to a granule with a link. The stripe is locked, so no other thread changes the granule.
     fn add_to_blocks<F: Fn(Cell) -> bool>(
         &self,
         granule: &Granule,
@@ -405,7 +407,8 @@ impl Shadow {
             return;
         }
         if left <= 1 {
-            // Two cells suffice again. The link goes last: until then the others wait.
+            // Two cells suffice again. The link is removed last: until then other threads wait for
+            // the stripe.
             granule.0[0].store(adding.stored.0, Ordering::Relaxed);
             granule.0[1].store(kept.0, Ordering::Release);
             self.crowded(address).fetch_sub(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Program counters as 22-bit numbers, so that a shadow cell has room for one.
 //!
 //! An open-addressed table that only grows: the number is the index in the table. Neighbouring
-//! places are neighbours in the table, so that a program costs memory as its code does. When a
+//! places are neighbours in the table, so that the pages in use grow with the code that ran. When a
 //! program has more places than the table holds, the rest share number 0, "unknown place".
 
 use super::memory::map_zeroed;
@@ -37,14 +37,15 @@ impl Sites {
     #[inline]
     pub fn of(&self, pc: usize) -> Site {
         let first = Self::first(pc);
-        // Index 0 holds nothing, so it cannot be equal to a place.
+        // Entry 0 is never used, so an index of 0 never matches a place.
         if self.entry(first).load(Ordering::Relaxed) == pc {
             return Site(first as u32);
         }
         self.find(pc, first)
     }
 
-    /// Return addresses are at least five bytes apart: two bits less tell them apart still.
+    /// Where to look first. Return addresses are at least five bytes apart, so their lowest two bits
+    /// are left out.
     #[inline]
     fn first(pc: usize) -> usize {
         (pc >> 2).wrapping_add((pc >> (2 + BITS)).wrapping_mul(0x9e37_79b9)) & ((1 << BITS) - 1)

@@ -106,7 +106,8 @@ impl SyncTable {
             entered: 0,
             count: 0,
         };
-        // SAFETY: a fresh block, large enough, that nobody else knows yet.
+        // SAFETY: a fresh block of the arena, large enough for a variable, that no other thread
+        // knows yet.
         unsafe { ptr::write(var, fresh) };
         // SAFETY: the bucket is locked.
         unsafe { *bucket.first.get() = var };
@@ -125,7 +126,8 @@ impl SyncTable {
                 unsafe { *link = var.next };
                 var.released.release(arena);
                 var.other.release(arena);
-                // SAFETY: the variable is unlinked, so nobody reaches it any more.
+                // SAFETY: the variable was unlinked under the lock of its bucket, so no thread
+                // reaches it any more.
                 unsafe { arena.release(ptr::from_mut(var).cast(), size_of::<SyncVar>()) };
                 break;
             }

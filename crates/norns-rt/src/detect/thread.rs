@@ -12,7 +12,7 @@ const LAST_CLOCK: u32 = (1 << CLOCK_BITS) - 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Name(pub u32);
 
-/// What the hooks know of a thread: enough to see that an access is not new.
+/// What the hooks in assembly need of a thread to see that an access is redundant.
 #[repr(C)]
 pub struct Quick {
     /// Above, the epoch that an access made now would have, or `NOT_NOW` when that must be found
@@ -38,14 +38,14 @@ pub struct Thread {
     pub acquire_fence: VectorClock,
     // whether others may know this epoch already: the next access must begin a new one
     published: bool,
-    // the same for the hooks; null when nobody looks
+    // where the hooks look; null when they do not
     quick: *mut Quick,
 }
 
-// SAFETY: `quick` belongs to the thread as everything else here.
+// SAFETY: `quick` points into the block of the same thread, and only that thread uses either.
 unsafe impl Send for Thread {}
 
-/// One stay of a thread in a slot.
+/// A period in which one thread used a slot.
 #[derive(Clone, Copy)]
 struct Stay {
     name: Name,
@@ -180,7 +180,7 @@ impl Thread {
         } else {
             Epoch::new(self.slot, self.epoch)
         };
-        // SAFETY: `set_quick` was promised that it lives.
+        // SAFETY: the caller of `set_quick` promised that `quick` lives until null is set.
         if let Some(quick) = unsafe { self.quick.as_mut() } {
             quick.key = u64::from(epoch.0) << 32 | 0xffff_ffff;
         }
@@ -223,7 +223,7 @@ impl Thread {
         true
     }
 
-    /// The thread ended and nobody will ask for its clock any more.
+    /// The thread has ended, and its clock is not needed any more.
     pub fn retire(&mut self, arena: &Arena, slots: &Slots) {
         slots.leave(self.slot, self.epoch);
         self.clock.release(arena);

@@ -1,9 +1,9 @@
-//! The heap and mappings: an address that is given out again is other memory.
+//! The heap and mappings. Memory that is handed out again at the same address is other memory.
 //!
 //! `free` is logged before, `malloc` after the real call, so the numbers of the events have the
-//! true order. Both tell the size that the block really has, which `free` alone can know: with
-//! the size asked for, the last bytes of a block that is given out again would still be those of
-//! its former life. Of a program without hooks nothing of this is recorded.
+//! true order. Both log the usable size of the block rather than the size that was asked for:
+//! otherwise the last bytes of a block that is handed out again would still count as the old block.
+//! For a program that is not instrumented none of this is recorded.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,13 +36,13 @@ mod real_functions {
 
 use real_functions as real_call;
 
-/// The lookup of the real functions may itself want memory: it gets some of this.
+/// Memory for the lookup of the real functions, which may itself allocate.
 const ARENA: usize = 16 * 1024;
 
 #[repr(align(16))]
 struct Arena(core::cell::UnsafeCell<[u8; ARENA]>);
 
-// SAFETY: parts are handed out once, by the counter.
+// SAFETY: every part is handed out once, since `ARENA_USED` only grows.
 unsafe impl Sync for Arena {}
 
 static ARENA_BYTES: Arena = Arena(core::cell::UnsafeCell::new([0; ARENA]));
@@ -57,7 +57,7 @@ fn from_arena(size: usize) -> *mut c_void {
     if size > ARENA || at > ARENA - size {
         return core::ptr::null_mut();
     }
-    // SAFETY: within the arena.
+    // SAFETY: the part ends before the end of the arena; checked above.
     unsafe { ARENA_BYTES.0.get().cast::<u8>().add(at).cast() }
 }
 
@@ -74,10 +74,10 @@ fn ready() -> bool {
 #[cold]
 fn look_up() -> bool {
     if LOOKING.swap(true, Ordering::AcqRel) {
-        // Either we are inside the lookup or another thread is; then the arena serves too.
+        // This thread or another one is inside the lookup: the arena serves both.
         return READY.load(Ordering::Acquire);
     }
-    // SAFETY: nothing is freed, and the blocks are.
+    // SAFETY: `free` takes null, and the blocks are those that were just allocated.
     unsafe {
         let block = real_call::calloc(1, 1);
         let block = real_call::realloc(block, 2);
@@ -96,7 +96,7 @@ fn recorder() -> Option<&'static mut crate::thread::Thread> {
     record::memory_recorder()
 }
 
-/// `block` is null or was just given out by the C library.
+/// A block was allocated: `block` is what the C library returned, perhaps null.
 #[inline(always)]
 fn allocated(block: *mut c_void, pc: usize) {
     if block.is_null() || recorder().is_none() && !is_controlled() {
@@ -240,7 +240,7 @@ interpose! {
     }
 }
 
-/// A mapping begins and ends with a page.
+/// Rounds a size up to whole pages, as the kernel does with mappings.
 fn whole_pages(size: usize) -> usize {
     size.saturating_add(4095) & !4095
 }
@@ -254,7 +254,7 @@ unsafe fn map(
     file: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the caller's word. On x86-64 `mmap64` is the same function.
+    // SAFETY: the program's own call of `mmap`, passed on. On x86-64 `mmap64` is the same function.
     let result = unsafe { real_call::mmap(address, size, protection, flags, file, offset) };
     if result as isize == -1 {
         return result;
@@ -282,7 +282,7 @@ mod exported {
         file: c_int,
         offset: i64,
     ) -> *mut c_void {
-        // SAFETY: the caller's word.
+        // SAFETY: the program's own call of `mmap`, passed on.
         unsafe { map(address, size, protection, flags, file, offset) }
     }
 
@@ -295,7 +295,7 @@ mod exported {
         file: c_int,
         offset: i64,
     ) -> *mut c_void {
-        // SAFETY: the caller's word.
+        // SAFETY: the program's own call of `mmap`, passed on.
         unsafe { map(address, size, protection, flags, file, offset) }
     }
 }

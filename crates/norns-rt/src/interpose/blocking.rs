@@ -1,8 +1,8 @@
 //! Calls that may sleep in the kernel. In a recording in which one thread runs at a time others
 //! run meanwhile; in every other mode these do nothing but the real call.
 //!
-//! A call on a descriptor that is ready keeps the turn: it does not sleep, and who runs next then
-//! does not depend on how fast the kernel is. What a call wrote into memory of the program is
+//! A call on a descriptor that is ready keeps the turn: it does not sleep, and so the next thread to
+//! run does not depend on how fast the kernel is. What a call wrote into memory of the program is
 //! logged as a write. Calls that are missing here (streams of the C library, system calls made
 //! without a function) are left to the watchdog.
 
@@ -131,7 +131,7 @@ fn away<R>(call: impl FnOnce() -> R) -> R {
     }
 }
 
-/// A call that sleeps only with a time, or without end: 0 does not.
+/// A call that may sleep, unless `at_once`: its time-out is 0, for example.
 fn away_unless<R>(at_once: bool, call: impl FnOnce() -> R) -> R {
     if at_once { call() } else { away(call) }
 }
@@ -142,7 +142,8 @@ fn wrote(to: Bytes, size: isize, pc: usize) {
     }
 }
 
-/// Sleeps so long. The rest in nanoseconds, if a signal came; `None`: the real call has to.
+/// Sleeps for `duration` nanoseconds. Returns what is left of it if a signal came first; `None` when
+/// the caller has to make the real call.
 fn sleep_for(clock: c_int, duration: i64) -> Option<i64> {
     if !is_serial() || duration < 0 {
         return None;
@@ -156,7 +157,8 @@ unsafe fn put_rest(rest: *mut Time, nanoseconds: i64) {
             seconds: nanoseconds / 1_000_000_000,
             nanoseconds: nanoseconds % 1_000_000_000,
         };
-        // SAFETY: the caller's word.
+        // SAFETY: the program passed `rest`, which is not null, to be filled with a `struct
+        // timespec`.
         unsafe { rest.write(time) };
     }
 }
@@ -362,13 +364,13 @@ interpose! {
     fn msgrcv(queue: c_int, message: Bytes, size: usize, kind: c_long, flags: c_int) -> isize |pc| {
         let result = away(|| real_call::msgrcv(queue, message, size, kind, flags));
         if result >= 0 {
-            // The number of the kind stands before it.
+            // The message type, a long, precedes the text.
             wrote(message, result + 8, pc);
         }
         result
     }
 
-    // Afterwards the last write may not be there to read.
+    // After these calls the bytes of the last write may not be readable any more.
     fn mprotect(address: Bytes, size: usize, protection: c_int) -> c_int |pc| {
         values::settle();
         real_call::mprotect(address, size, protection)
@@ -413,7 +415,7 @@ mod exported {
         const FUTEX: c_long = 202;
         const WAITS: [usize; 5] = [0, 6, 9, 11, 13];
         let waits = number == FUTEX && WAITS.contains(&(b & 0x7f));
-        // SAFETY: the caller's word.
+        // SAFETY: the program's own call, passed on with its arguments.
         away_unless(!waits, || unsafe {
             real_call::syscall(number, a, b, c, d, e, f)
         })
@@ -428,7 +430,7 @@ mod exported {
         address: Bytes,
         length: Bytes,
     ) -> isize {
-        // SAFETY: the caller's word.
+        // SAFETY: the program's own call, passed on with its arguments.
         let result = on(file, POLLIN, || unsafe {
             real_call::recvfrom(file, to, size, flags, address, length)
         });
@@ -445,7 +447,7 @@ mod exported {
         address: Bytes,
         length: u32,
     ) -> isize {
-        // SAFETY: the caller's word.
+        // SAFETY: the program's own call, passed on with its arguments.
         on(file, POLLOUT, || unsafe {
             real_call::sendto(file, from, size, flags, address, length)
         })
@@ -460,7 +462,7 @@ mod exported {
         time: Bytes,
         mask: Bytes,
     ) -> c_int {
-        // SAFETY: the caller's word.
+        // SAFETY: the program's own call, passed on with its arguments.
         away(|| unsafe { real_call::pselect(count, read, write, except, time, mask) })
     }
 }

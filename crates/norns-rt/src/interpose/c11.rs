@@ -1,5 +1,5 @@
-//! C11 threads. glibc implements them with its own internal calls, which nobody can interpose,
-//! on the same types as pthreads.
+//! C11 threads. glibc implements them with its own internal calls, which cannot be interposed, on
+//! the same types as pthreads.
 
 use core::ffi::{c_int, c_void};
 
@@ -62,12 +62,13 @@ unsafe fn lock_with(
     if is_off() {
         return real();
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the program passed `mutex` to a function of C11 mutexes.
     let kind = unsafe { mutex::kind(mutex) };
     let mut operation = Operation::new(Code::Lock, kind, mutex as usize, pc);
     operation.may_fail = failure.is_some();
     if let Some(until) = until {
-        // SAFETY: the caller's word. C11 times are those of the day.
+        // SAFETY: the program passed `until` to `mtx_timedlock`: a `struct timespec` of the
+        // realtime clock.
         operation = unsafe { operation.until(0, until) };
     }
     acquire(operation, Code::FailedLock, failure.unwrap_or(BUSY), real)

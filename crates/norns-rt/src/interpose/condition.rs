@@ -128,7 +128,8 @@ pub unsafe fn wait(
 ) -> c_int {
     if is_controlled() {
         let patience = deadline.map(|deadline| {
-            // SAFETY: the caller's word.
+            // SAFETY: the caller promises a valid condition, mutex and time, as for
+            // `pthread_cond_wait`.
             unsafe {
                 (
                     clock_of(condition, deadline.clock),
@@ -136,7 +137,7 @@ pub unsafe fn wait(
                 )
             }
         });
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises a valid condition, mutex and time, as for `pthread_cond_wait`.
         let result = unsafe { control::operations::wait(condition, mutex, patience, pc) };
         match result {
             Some(control::operations::CANCELLED) => {
@@ -149,7 +150,7 @@ pub unsafe fn wait(
             None => {}
         }
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises a valid condition, mutex and time, as for `pthread_cond_wait`.
     let (kind, mutex_kind) = unsafe { (kind(condition), mutex::kind(mutex)) };
     let unlock = Operation::new(Code::Unlock, mutex_kind, mutex as usize, pc);
     unlock.before();
@@ -195,7 +196,7 @@ pub unsafe fn wake(
     if is_off() {
         return real();
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises a valid condition, mutex and time, as for `pthread_cond_wait`.
     let operation = Operation::new(code, unsafe { kind(condition) }, condition as usize, pc);
     operation.before();
     let result = real();

@@ -34,7 +34,7 @@ fn locked(result: c_int, yes: Code, no: Code) -> Code {
     }
 }
 
-/// Logs what came of an operation in a recording with values.
+/// Logs the outcome of an operation in a recording with values.
 fn acquired(operation: &Operation, failed: Code, result: c_int) {
     if result == EOWNERDEAD {
         let renewed = Operation::new(Code::Init, operation.detail, operation.object, operation.pc);

@@ -60,7 +60,8 @@ pub unsafe fn kind(mutex: Mutex) -> u8 {
     }
 }
 
-/// Whether an unlock by this thread will be refused: the kinds that check say so.
+/// Whether the C library refuses an unlock by this thread, which does not own the mutex: recursive,
+/// error-checking and robust mutexes check that.
 ///
 /// # Safety
 /// `mutex` is one.

@@ -58,7 +58,7 @@ unsafe extern "C-unwind" fn run() {
 
 unsafe fn with_once(once: Once, initialiser: Initialiser, pc: usize, real: impl Fn(Initialiser)) {
     if is_controlled() {
-        // SAFETY: the caller's word.
+        // SAFETY: the program passed `once` to `pthread_once` or `call_once`.
         match unsafe { control::once::begin(once, |word| word == 2, false, pc) } {
             Some(control::once::Call::Pass) => return,
             Some(control::once::Call::Run) => {

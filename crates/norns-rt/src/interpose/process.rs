@@ -1,8 +1,8 @@
-//! Ways out of a process and out of functions.
+//! The end of the process, and `longjmp`.
 //!
-//! The streams need nothing at the end: what was not flushed is in the tail file. Only the counts
-//! and the map of loaded code are written then. A fork is seen by a handler (`attach`); `vfork`,
-//! `exec` and fatal signals need nothing.
+//! At the end nothing has to be flushed: what is not in the trace file is in the tail file. Only
+//! the counters and the map of loaded code are written then. A fork is seen by a handler
+//! (`attach`); `vfork`, `exec` and fatal signals need nothing.
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
@@ -31,7 +31,7 @@ mod real_functions {
 
 use real_functions as real_call;
 
-/// The functions between here and the `setjmp` are left without their exit hooks.
+/// Leaves the functions between here and the `setjmp`, whose exit hooks are not called.
 ///
 /// # Safety
 /// `buffer` was filled by a `setjmp`.

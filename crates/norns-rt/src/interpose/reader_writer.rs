@@ -34,7 +34,8 @@ use real_functions as real_call;
 /// `__shared` of glibc's `struct __pthread_rwlock_arch_t`, set by the initialiser only.
 unsafe fn kind(lock: Lock) -> u8 {
     const SHARED: usize = 28;
-    // SAFETY: `lock` is one.
+    // SAFETY: the program passed `lock` to a function of reader-writer locks, whose struct has 56
+    // bytes.
     if unsafe { lock.byte_add(SHARED).cast::<i32>().read_volatile() } != 0 {
         object::READER_WRITER_LOCK | object::SHARED
     } else {
@@ -54,11 +55,11 @@ unsafe fn lock_with(
     if is_off() {
         return real();
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the program passed `lock` to a function of reader-writer locks.
     let mut operation = Operation::new(code, unsafe { kind(lock) }, lock as usize, pc);
     operation.may_fail = failure.is_some();
     if let Some((clock, until)) = deadline {
-        // SAFETY: the caller's word.
+        // SAFETY: the program passed `until` to a timed lock: a `struct timespec`.
         operation = unsafe { operation.until(clock, until) };
     }
     let failed = if code == Code::ReadLock {

@@ -1,6 +1,7 @@
 //! Semaphores, unnamed and named.
 //!
-//! A named one has its value at the time it is opened; what other processes do to it is not seen.
+//! A named semaphore is recorded with the value that it has when it is opened; what other processes
+//! do to it is not seen.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -34,10 +35,11 @@ mod real_functions {
 
 use real_functions as real_call;
 
-/// Named semaphores that are open, and how often: opening one again gives the same address.
+/// Named semaphores that are open, and how often each was opened: opening one again gives the same
+/// address.
 static NAMED: Lock<[(Semaphore, u32); 64]> = Lock::new([(null_mut(), 0); 64]);
 
-/// Whether this is the first opening.
+/// Counts an opening; whether it is the first one of this semaphore.
 fn opened(semaphore: Semaphore) -> bool {
     NAMED.with(|named| {
         if let Some(entry) = named.iter_mut().find(|entry| entry.0 == semaphore) {
@@ -51,7 +53,7 @@ fn opened(semaphore: Semaphore) -> bool {
     })
 }
 
-/// Whether this was the last closing.
+/// Counts a closing; whether the semaphore is not open any more.
 fn closed(semaphore: Semaphore) -> bool {
     NAMED.with(|named| {
         let Some(entry) = named.iter_mut().find(|entry| entry.0 == semaphore) else {
@@ -77,7 +79,7 @@ unsafe fn wait(
     let mut operation = Operation::new(Code::SemWait, object::SEMAPHORE, semaphore as usize, pc);
     operation.may_fail = gives_up_with.is_some();
     if let Some((clock, until)) = deadline {
-        // SAFETY: the caller's word.
+        // SAFETY: the program passed `until` to a timed wait: a `struct timespec`.
         operation = unsafe { operation.until(clock, until) };
     }
     let mut tried = false;
@@ -111,7 +113,8 @@ interpose! {
         real_call::sem_destroy(semaphore)
     }
 
-    // The last two arguments are there only when one is created; as registers they always are.
+    // The program passes the last two arguments only when it creates a semaphore. They are in
+    // registers, so reading them is harmless otherwise.
     fn sem_open(name: *const c_char, flags: c_int, mode: u32, value: u32) -> Semaphore |pc| {
         let semaphore = real_call::sem_open(name, flags, mode, value);
         if !is_off() && !semaphore.is_null() && opened(semaphore) {

@@ -1,8 +1,8 @@
 //! Memory and string functions as accesses to ranges.
 //!
-//! A function that stops early (`strcmp`) counts for what it had to look at; one that may look at
-//! all (`memcmp`) counts for all. Ranges are logged before the real call, where it does not
-//! decide their length.
+//! A function that stops at a difference (`strcmp`) counts as a read of what it had to compare; one
+//! that may read everything (`memcmp`) counts as a read of everything. Ranges are logged before the
+//! real call, unless that decides their length.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -56,7 +56,7 @@ mod real_functions {
 
 use real_functions as real_call;
 
-/// Whether ranges are looked at in this run: a program without hooks is not.
+/// Whether ranges are logged in this run: not for a program that is not instrumented.
 #[inline(always)]
 fn seen() -> bool {
     match mode() {
@@ -80,7 +80,8 @@ fn writes<T>(to: *const T, size: usize, pc: usize) {
     }
 }
 
-/// How far two texts must be compared: with the first difference, or the end, included.
+/// How many bytes of two texts must be compared, up to and including the first difference or the
+/// terminating zero.
 unsafe fn compared(one: Text, other: Text, most: usize, fold: bool) -> usize {
     let lower = |byte: c_char| {
         let byte = byte as u8;
@@ -104,14 +105,14 @@ unsafe fn compared(one: Text, other: Text, most: usize, fold: bool) -> usize {
 
 unsafe fn read_compared(one: Text, other: Text, most: usize, fold: bool, pc: usize) {
     if seen() {
-        // SAFETY: the caller's word.
+        // SAFETY: the program passed both texts to a function that compares them up to `most` bytes.
         let length = unsafe { compared(one, other, most, fold) };
         reads(one, length, pc);
         reads(other, length, pc);
     }
 }
 
-/// Copies a text with its end to the end of another.
+/// `from`, with its terminating zero, is appended to `to`.
 unsafe fn appended(to: Text, from: Text, most: usize, pc: usize) {
     if seen() {
         // SAFETY: both are texts.

@@ -70,7 +70,7 @@ impl Attributes {
 /// # Safety
 /// `block` is what `create` gave to this thread.
 pub unsafe fn begin(block: *mut c_void) -> (Start, *mut c_void) {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises that `create` gave this block to the running thread alone.
     let thread = unsafe { &mut *block.cast::<Thread>() };
     let what = (thread.start, thread.argument);
     let inherited = thread.signal_mask;
@@ -147,7 +147,8 @@ pub unsafe fn create(
     if result == 0 {
         parent.children += 1;
         if !attributes.detached {
-            // SAFETY: the caller's word: it is stored.
+            // SAFETY: the call succeeded, so `with_block` has stored the handle, as the caller
+            // promises.
             handles::insert(unsafe { *handle }, number);
         }
         values::written(handle as usize, size_of::<usize>(), pc);
@@ -176,7 +177,7 @@ pub unsafe fn join(
     let mut operation = Operation::new(Code::Join, 0, number as usize, pc);
     operation.may_fail = may_fail.is_some();
     if let Some((clock, until)) = deadline {
-        // SAFETY: the caller's word.
+        // SAFETY: the program passed `until` to a timed join: a `struct timespec`.
         operation = unsafe { operation.until(clock, until) };
     }
     let result = acquire(operation, Code::FailedJoin, may_fail.unwrap_or(0), real);

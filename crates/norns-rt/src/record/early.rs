@@ -19,7 +19,7 @@ struct Table {
     kept: [Option<Operation>; ROOM],
     /// No entry at or behind this position.
     length: usize,
-    /// Could not be kept.
+    /// How many objects found no room.
     lost: u64,
 }
 
@@ -45,7 +45,7 @@ impl Table {
         }
     }
 
-    /// Forgets the newest one that fits.
+    /// Forgets the newest entry that matches.
     fn remove(&mut self, fits: impl Fn(&Operation) -> bool) {
         let found = self.kept[..self.length]
             .iter()
@@ -96,7 +96,7 @@ pub fn write(main: &mut Thread) {
         let mut value = kept.value;
         if kept.detail & !object::SHARED == object::SEMAPHORE {
             let mut now = 0;
-            // SAFETY: the semaphore was made and not destroyed.
+            // SAFETY: the table has only semaphores that were initialised and not destroyed.
             unsafe { sem_getvalue(kept.object as *mut c_void, &mut now) };
             value = now as u32 as u64;
         }
@@ -115,7 +115,7 @@ pub fn forget() {
     });
 }
 
-/// How much could not be kept.
+/// How many objects found no room.
 pub fn lost() -> u64 {
     TABLE.with(|table| table.lost)
 }

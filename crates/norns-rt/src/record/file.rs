@@ -19,7 +19,7 @@ const O_CLOEXEC: usize = 0o2000000;
 /// The path with a zero byte, and how long it is with that.
 struct Path(UnsafeCell<([u8; PATH_ROOM], usize)>);
 
-// SAFETY: written once by the constructor, before there are other threads.
+// SAFETY: only the constructor writes the path, before there are other threads.
 unsafe impl Sync for Path {}
 
 impl Path {
@@ -59,7 +59,8 @@ pub unsafe fn set_path(path: &[u8]) -> bool {
     if path.len() > 4096 || path.first() != Some(&b'/') {
         return false;
     }
-    // SAFETY: the caller's word; `PATH_ROOM` leaves eight bytes for the endings.
+    // SAFETY: only the constructor calls this function; `PATH_ROOM` leaves eight bytes for the
+    // endings.
     unsafe {
         PATH.set([path, b"\0"]);
         TAIL.set([path, b".tail\0"]);
@@ -135,7 +136,7 @@ pub fn append(bytes: &[u8]) -> bool {
     true
 }
 
-/// Makes sure that this part of the file has its place on the disk.
+/// Reserves disk space for this part of the file.
 pub fn reserve(file: i32, offset: usize, length: usize) -> bool {
     let signals = sys::block_signals();
     // SAFETY: has no effect on memory.
@@ -148,7 +149,8 @@ pub fn reserve(file: i32, offset: usize, length: usize) -> bool {
     result == 0
 }
 
-/// For file systems that cannot reserve: a zero byte in every block, where the file has none.
+/// For file systems that cannot reserve space: writes a zero byte to every block that the file does
+/// not have yet.
 fn fill(file: i32, offset: usize, length: usize) -> isize {
     const PWRITE64: usize = 18;
     const PREAD64: usize = 17;

@@ -64,7 +64,8 @@ impl Filter {
         }
     }
 
-    /// The segments have all been used: old words must not be taken for new ones.
+    /// All segment numbers have been used: clears the table, so that old words do not count for a
+    /// new segment of the same number.
     #[cold]
     fn forget_all(&mut self) {
         for word in &mut self.words {
@@ -75,7 +76,7 @@ impl Filter {
         self.segment = 1 << SEGMENT_SHIFT;
     }
 
-    /// Memory that was just allocated is other memory than before.
+    /// Forgets accesses to memory that was just allocated.
     pub fn forget(&mut self, address: usize, size: usize) {
         const FEW: usize = 1024;
         if size > FEW {

@@ -93,7 +93,8 @@ pub fn number(handle: usize) -> Option<u32> {
     })
 }
 
-/// The thread was joined: the handle means nothing any more, unless it is already used again.
+/// The thread was joined: its handle is free, unless the C library has already given it to another
+/// thread.
 pub fn joined(handle: usize, number: u32) {
     TABLE.with(|table| {
         let at = table.position(handle);

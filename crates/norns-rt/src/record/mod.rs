@@ -1,4 +1,4 @@
-//! Record mode: who is recorded from when to when.
+//! Record mode: when recording begins and ends, for the process and for each thread.
 //!
 //! Until the program creates its first thread nothing is logged: accesses are counted, and what
 //! later events need to know (semaphores, barriers, locks held) is kept in `early`.
@@ -34,11 +34,11 @@ static INSTRUMENTED: AtomicBool = AtomicBool::new(false);
 /// # Safety
 /// Only from the constructor, with its variables of the environment.
 pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
-    // SAFETY: the caller's word.
+    // SAFETY: only the constructor calls this function, with the variables that it was given.
     let Some(path) = (unsafe { mode::variable(variables, environment::TRACE) }) else {
         return;
     };
-    // SAFETY: the caller's word.
+    // SAFETY: only the constructor calls this function, with the variables that it was given.
     if !unsafe { file::set_path(path) } {
         sys::write(
             2,
@@ -46,7 +46,7 @@ pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
         );
         return;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: only the constructor calls this function, with the variables that it was given.
     if !unsafe { attach::begin_process() } {
         sys::write(
             2,
@@ -54,7 +54,7 @@ pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
         );
         return;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: only the constructor calls this function, with the variables that it was given.
     let seed = unsafe { mode::variable(variables, environment::SEED) };
     if mode == Mode::RecordValues {
         if let Some(main) = thread::current() {
@@ -76,7 +76,7 @@ pub fn note_instrumented() {
     INSTRUMENTED.store(true, Ordering::Relaxed);
 }
 
-/// Whether accesses and allocations are of interest: some code tells about its accesses.
+/// Whether accesses and allocations are recorded: some module of the program is instrumented.
 #[inline(always)]
 pub fn sees_memory() -> bool {
     INSTRUMENTED.load(Ordering::Relaxed)
@@ -106,7 +106,7 @@ pub fn thread_ends(thread: &mut Thread) {
     thread.recover();
     let (low, size) = thread.own_stack();
     if size > 0 {
-        // Another thread may get the memory.
+        // The memory of the block may go to another thread.
         thread.log(Code::Free, 0, 0, low, [size as u64, 0]);
     }
     thread.log(Code::End, 0, 0, 0, [0; 2]);

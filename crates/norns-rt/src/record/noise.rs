@@ -21,7 +21,7 @@ const NANOSLEEP: usize = 35;
 const SHORTEST: u64 = 8_000;
 const DOUBLINGS: u64 = 10;
 
-/// A decimal number; anything else is none.
+/// Parses a decimal number.
 pub fn number(text: &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for &digit in text {
@@ -39,7 +39,7 @@ pub fn set_seed(seed: u64) {
     SEED.store(seed.wrapping_add(1).max(1), Ordering::Relaxed);
 }
 
-/// Lets other threads go first, or not.
+/// Perhaps delays the running thread.
 #[inline(always)]
 pub fn delay() {
     let seed = SEED.load(Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Events of signal handlers that ran while their thread was inside the recorder.
 //!
-//! They wait here until the recorder is about to leave. Their calls are not known then.
+//! They are kept here until the recorder is about to return, and are logged then, without the calls
+//! that they were made in.
 
 use crate::wire::Code;
 

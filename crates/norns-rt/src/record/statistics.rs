@@ -50,7 +50,7 @@ pub fn thread_ended() {
     THREADS.add(1);
 }
 
-/// With values: a thread slept where nobody foresaw it.
+/// In a recording with values: the turn was taken from a thread that did not use it.
 pub fn turn_taken_away() {
     TAKEN_AWAY.add(1);
 }

@@ -43,7 +43,7 @@ impl Thread {
     #[inline(always)]
     fn enter_recorder(&mut self) {
         // Volatile: a signal handler on this thread reads it.
-        // SAFETY: a field of ours.
+        // SAFETY: `busy` is a field of this thread's own block.
         unsafe { (&raw mut self.busy).write_volatile(1) };
         compiler_fence(Ordering::SeqCst);
     }
@@ -51,7 +51,7 @@ impl Thread {
     #[inline(always)]
     fn leave_recorder(&mut self) {
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: a field of ours.
+        // SAFETY: `busy` is a field of this thread's own block.
         unsafe { (&raw mut self.busy).write_volatile(0) };
         compiler_fence(Ordering::SeqCst);
         if !self.pending.is_empty() {
@@ -61,7 +61,7 @@ impl Thread {
 
     #[inline(always)]
     pub fn in_recorder(&self) -> bool {
-        // SAFETY: a field of ours.
+        // SAFETY: `busy` is a field of this thread's own block.
         unsafe { (&raw const self.busy).read_volatile() != 0 }
     }
 
@@ -101,7 +101,7 @@ impl Thread {
             self.values.ordered_event();
         }
         if stopped() {
-            // What comes after is not consistent without what is lost.
+            // Events after a lost one would not be consistent with the rest of the trace.
             self.lost += 1;
             return;
         }
@@ -258,7 +258,7 @@ impl Thread {
         }
         for index in common..depth {
             if self.position > self.limit && !self.flush_or_drop() {
-                // What is written so far stands.
+                // Calls that are written already stay in the stream.
                 self.stack.logged = index;
                 self.stack.common = index;
                 return false;

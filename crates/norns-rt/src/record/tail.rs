@@ -13,7 +13,7 @@ use crate::lock::Lock;
 use crate::sys;
 use crate::wire::tail::*;
 
-/// For the first threads that live at a time, and for the others.
+/// Payload sizes: of the first slots, and of all further ones.
 const CAPACITIES: [usize; 2] = [256 * 1024, 32 * 1024];
 const LARGE_SLOTS: u32 = 32;
 /// u64 in the file header: how many bytes of slots there are.
@@ -27,7 +27,7 @@ struct Free {
     /// The header page, mapped.
     file: *mut u8,
     process: u32,
-    /// Of the kernel.
+    /// The kernel's number of the process.
     process_id: i32,
 }
 
@@ -68,7 +68,8 @@ impl Header {
         };
     }
 
-    /// In this order a process killed in between leaves a slot that holds nothing.
+    /// The fields are written in this order so that a process killed in between leaves an empty
+    /// slot.
     pub fn next_chunk(&self, sequence: u64) {
         self.set(USED, 0);
         self.set_first_sequence(sequence);
@@ -163,7 +164,7 @@ fn make(free: &Free, capacity: usize) -> *mut u8 {
     slot
 }
 
-/// Gives a slot back whose payload is in the file.
+/// Returns a slot whose payload has been written to the trace file.
 pub fn release(slot: *mut u8) {
     let header = Header(slot);
     header.set(STATE, 0);

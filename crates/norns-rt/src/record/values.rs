@@ -7,8 +7,8 @@
 //! Every access is logged, but for a read that repeats the one before it (a loop that waits). A
 //! range longer than `PIECE` is logged in pieces.
 //!
-//! What is wrong here shows as a read that differs from the last write: writes of code that is
-//! not instrumented, and a write that a signal handler came before.
+//! Limits: writes of code that is not instrumented are not seen, nor is the order of a write and of
+//! a signal handler that interrupted it. They show as reads that differ from the last write.
 
 use core::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ use crate::thread::Thread;
 use crate::wire::Code;
 use crate::{attach, hooks, thread};
 
-/// So many accesses without a decision about who runs, and then one.
+/// How many accesses a thread may make before it lets others run.
 const STRETCH: u32 = 4096;
 const PIECE: usize = 1024;
 
@@ -113,8 +113,8 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
         thread.values.stretch = 0;
         serial::preempt();
     }
-    // What the program is about to read or write faults here, before anything is kept that a
-    // handler of that fault would stumble on.
+    // An access to memory that is not mapped faults here, before a write is kept aside that a
+    // handler of the fault would find half done.
     touch(address);
     touch(address + size - 1);
     if write {
@@ -235,7 +235,7 @@ pub fn returned(thread: &mut Thread) {
 /// # Safety
 /// The bytes can be read.
 unsafe fn bytes_at<'a>(address: usize, size: usize) -> &'a [u8] {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises that `size` bytes at `address` can be read.
     unsafe { core::slice::from_raw_parts(address as *const u8, size) }
 }
 
