@@ -21,7 +21,7 @@ pub enum Mark {
     Read,
     Write,
     Free,
-    /// Takes or gives back a lock.
+    /// Acquires or releases a lock.
     Lock,
     Sync,
 }
@@ -51,7 +51,7 @@ pub fn operation_words(trace: &Trace, op: Op) -> String {
 
 fn words(trace: &Trace, op: Op) -> (Mark, String) {
     let object = |id| object_name(trace, id);
-    // Where the words have its kind already.
+    // For sentences that say the kind of the object themselves.
     let bare = |id| known_name(trace, id).unwrap_or_else(|| address_name(trace, id));
     let thread = |id| trace.thread(id).name.clone();
     match op {
@@ -241,7 +241,8 @@ pub fn origin(trace: &Trace, access: Access, index: EventIndex) -> String {
     if let Some(text) = before.find_map(|at| is_allocation(&at).then(|| block(at, "allocated"))?) {
         return text;
     }
-    // What was allocated before the first thread is not in the trace; its release is.
+    // A block that was allocated before the first thread was created has only its release in the
+    // trace.
     let mut all = (0..trace.events.len()).map(EventIndex::from_index);
     match all.find_map(|at| (!is_allocation(&at)).then(|| block(at, "frees"))?) {
         Some(text) => text,

@@ -1,4 +1,5 @@
-//! The data type behind every view of a finding, and its JSON form (format 1, `docs/schema/findings.json`).
+//! The data type behind every view of a finding, and its JSON form: format 1, described by
+//! `docs/schema/findings.json`.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! What is shown of one finding. Every view is a rendering of this.
 //!
-//! The picture is that of failure sketches (Kasikci 2015, chapter 4): what ran beside what can run, only the steps that matter, time going down, arrows only
-//! for synchronisation, and the order that is missing between the two.
+//! The picture is that of failure sketches (Kasikci 2015, chapter 4): what ran beside what can run,
+//! only the steps that matter, time going down, arrows only for synchronisation, and the order that
+//! is missing between the two.
 
 use std::path::Path;
 

@@ -2,9 +2,10 @@
 //!
 //! A suppression is a line `type:pattern`. Types: the words of `--kind` (`race`, `deadlock`, …),
 //! `race_top` (only the places themselves, not their callers), `mutex` (as `deadlock`);
-//! `called_from_lib`, `thread` and `signal` are read and can never match here. A pattern matches anywhere in a function or file name of one
-//! of the places; `*` stands for anything, `^` and `$` tie it to an end. Where stacks and modules are
-//! known (`norns detect`), they count too. We add a comment after ` # ` on the line.
+//! `called_from_lib`, `thread` and `signal` are read and never match. A pattern matches anywhere in
+//! a function or file name of one of the places; `*` stands for any text, `^` and `$` tie the
+//! pattern to an end. Where stacks and modules are known (`norns detect`), they count too. A comment
+//! may follow after ` # `, which is an extension of ours.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,24 +1,24 @@
 //! The model as CSPM: what `norns csp` and FDR can check.
 //!
-//! One process a thread and one an object, after Figures 4.13 and 5.8 of Carril (2017),
-//! and for each shared location a check for races, for the whole a check for deadlocks. Only
-//! events that occur in the trace are in any alphabet: sets over whole channels would grow with
-//! the number of threads times the number of objects. Threads are chains of short named pieces,
-//! since a parser may recurse into a prefix.
+//! One process for each thread and one for each object, after Figures 4.13 and 5.8 of Carril
+//! (2017), a check for races for each shared location, and one check for deadlocks. Only events
+//! that occur in the trace are in an alphabet: sets over whole channels would grow with the number
+//! of threads times the number of objects. The process of a thread is a chain of short named
+//! pieces, since a parser may recurse into a prefix.
 //!
-//! Differences from the dissertation: a wait on a condition releases its mutex and falls asleep
-//! in one event, a signal with nobody asleep is lost, barriers may be entered again before all
-//! have left; a race is two accesses that are both begun, so its monitor need not see the
-//! synchronisation. What a thread's own past decides is decided here: a lock that a recursive
-//! mutex's holder takes again, an unlock of what is not held, and a try that fails on one's own
-//! lock are left out.
+//! Differences from the dissertation: a wait on a condition releases its mutex and falls asleep in
+//! one event; a signal is lost when no thread is asleep; barriers may be entered again before all
+//! threads have left; a race is two accesses that have both begun, so that its monitor need not
+//! see the synchronisation. Events whose outcome follows from the thread's own past are left out:
+//! the holder of a recursive mutex locking it again, an unlock of what is not held, and a try that
+//! fails on a lock that the thread itself holds.
 //!
-//! A thread that would do something else than in the trace may do `leaves`, after which no
-//! deadlock is looked for; so does one that holds locks where the trace ends. The state of a
-//! barrier or condition is a set of threads: many threads make it large. The exact search also finds deadlocks of the other threads then, so
-//! on traces with failed operations, and in the faithful meaning, it may find more than the
-//! assertion; it never finds less. In the faithful meaning an access of several locations is not
-//! one step here.
+//! A thread that would do something else than in the trace may do `leaves`, and so may a thread
+//! that holds locks where the trace ends; after `leaves` no deadlock is looked for. The exact
+//! search also finds deadlocks of the remaining threads then, so on traces with failed operations,
+//! and in the faithful meaning, it may find more than the assertion; it never finds less. In the
+//! faithful meaning an access of several locations is more than one step here. The state of a
+//! barrier or condition is a set of threads, which is large where there are many threads.
 
 mod checks;
 mod objects;
@@ -92,7 +92,7 @@ fn cells(model: &Model) -> Vec<Cell> {
     shared.map(|(cell, _)| cell).collect()
 }
 
-/// What an object or thread takes part in: events, as text.
+/// The events, as text, that a process takes part in.
 type Alphabet = BTreeSet<String>;
 
 struct Writer<'a> {
@@ -100,10 +100,11 @@ struct Writer<'a> {
     checks: Checks,
     locks: LockSets,
     cells: Vec<Cell>,
-    /// By the name of the process.
+    /// The alphabet of each process, by its name.
     alphabets: BTreeMap<String, Alphabet>,
-    /// `(later, earlier)`: orders that no object makes.
+    /// `(later, earlier)`: orders between events that no process of an object makes.
     marks: Vec<(EventIndex, EventIndex)>,
+    /// The threads that some thread joins, or tries to.
     joined: BTreeSet<ThreadId>,
     /// All events of threads but `leaves`.
     all_steps: Alphabet,

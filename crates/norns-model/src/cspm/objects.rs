@@ -7,8 +7,8 @@ use norns_trace::{ObjectId, Op};
 use super::{Alphabet, Writer, set};
 
 impl Writer<'_> {
-    /// A lock and a condition offer `sleep` to more threads than do it; whatever either offers
-    /// must be something that the threads have to agree to.
+    /// The processes of locks and conditions offer `sleep` to more threads than use it. All that they
+    /// offer must be in their alphabets, so that it cannot happen without a thread.
     pub(super) fn complete_sleeps(&mut self) {
         let sleeps: Alphabet = self.events_of("CONDITION", "sleep");
         let lockers: Alphabet = self.events_of("LOCK", "lock");
@@ -270,7 +270,7 @@ fn condition_text(name: &str, id: &str, threads: Threads, alphabet: &Alphabet) -
     )
 }
 
-/// The branches of a choice whose set of threads is not empty. At least one is not.
+/// A choice of the branches whose set of threads is not empty; at least one set is not.
 fn choice(branches: &[(String, String)]) -> String {
     let open = branches.iter().filter(|(threads, _)| threads != "{}");
     open.map(|(_, text)| text.as_str())

@@ -40,7 +40,7 @@ impl Writer<'_> {
             let events = step.split('?').filter(|event| !event.is_empty());
             self.all_steps.extend(events.map(str::to_string));
         }
-        // Nobody knows whether a thread whose end was not seen gives its locks back.
+        // A thread whose end is not in the trace may release its locks or keep them.
         let keeps_locks =
             !self.ends(thread) && !self.locks.set(self.locks.at_end(thread)).is_empty();
         let pieces: Vec<&[String]> = steps.chunks(PIECE).collect();
@@ -94,7 +94,8 @@ impl Writer<'_> {
             .any(|event| event.op == Op::Fork(thread))
     }
 
-    /// The steps of one event. One that begins with `?` has a way out.
+    /// Appends the steps of one event. A step `?STEP` can be left with `leaves` instead, and a step
+    /// `?STEP?OTHER` with `OTHER` and then `leaves`.
     fn steps_of(&mut self, event: EventIndex, steps: &mut Vec<String>) {
         let op = self.model.op(event);
         let thread = self.model.thread_of(event);
@@ -228,8 +229,8 @@ impl Writer<'_> {
         };
         let block = self.model.lifetimes.block(event);
         let seen: BTreeMap<LocationId, Option<EventIndex>> = self.model.must_see(event).collect();
-        // What the access does to variables comes after all of these: between them it is next, on
-        // each of its cells.
+        // The access is next, on all of its cells, between the last `at` and the first `access`. What
+        // it does to variables comes after that.
         let (mut begins, mut ends, mut effects) = (Vec::new(), Vec::new(), Vec::new());
         for location in self.model.locations.of_event(event).map(LocationId) {
             let Ok(i) = self.cells.binary_search(&(location, block)) else {
@@ -285,7 +286,7 @@ impl Writer<'_> {
     fn locking(&mut self, name: &str, lock: ObjectId, on: &str, steps: &mut Vec<String>) {
         let step = format!("{name}.{on}");
         self.joins_in(format!("LOCK_o{}", lock.0), &step);
-        // The lock offers this to its holder, who may never do it.
+        // The process of the lock offers the unlock to its holder, which may never do it.
         self.joins_in(format!("LOCK_o{}", lock.0), &format!("unlock.{on}"));
         steps.push(step);
     }
