@@ -44,7 +44,8 @@ pub fn compress(lts: &Lts, how: Compression) -> Lts {
 }
 
 /// Whether strong bisimulation is worth trying on a component: it is small, and it branches, so
-/// that terms written differently may behave alike. A recorded thread is a line.
+/// that terms written differently may behave alike. A recorded thread does not branch and is left
+/// as it is.
 pub fn pays(lts: &Lts) -> bool {
     (4..=20_000).contains(&lts.len())
         && lts.unexplored.is_empty()
@@ -93,9 +94,9 @@ pub(super) fn quotient(lts: &Lts, class: &[u32]) -> Lts {
     out
 }
 
-/// Collects states with visible steps, acceptances and divergence, and writes them as a
-/// transition system: numbers below `main` are the states themselves, further ones are the
-/// stable states for acceptances.
+/// The transition system of states that are given by their visible steps, acceptances and
+/// divergence. States below `main` are those states; the ones after them are stable states, one
+/// for each acceptance that needs its own.
 fn with_acceptances(
     main: usize,
     steps: impl Fn(u32) -> Vec<(EventId, u32)>,

@@ -1,9 +1,10 @@
 //! Which rules can be part of a cycle of the product, found on the components alone.
 //!
 //! On a cycle every component comes back to where it was, so each of its steps lies in a
-//! strongly connected part of its own transition system. A rule for which some component has
-//! no such step is on no cycle; leaving it out makes others impossible, and so on. Recorded
-//! threads are straight lines, so nothing of a network of threads and mutexes remains.
+//! strongly connected component of its own transition system. A rule for which some component has
+//! no such step is on no cycle. Removing such rules removes transitions from the components, so this
+//! is repeated until nothing changes. A recorded thread has no cycle, so of a network of such threads
+//! and their mutexes no rule remains.
 
 use crate::engine::network::{Network, Rule};
 use crate::graph::strongly_connected;

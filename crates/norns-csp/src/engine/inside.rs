@@ -27,6 +27,7 @@ pub fn look_inside(context: &mut Context, example: &mut Counterexample) {
         let mut walk = Walk {
             context,
             semantics: &mut semantics,
+            inherited: FxHashMap::default(),
         };
         // A term that cannot be walked (a watchdog, say) stays closed.
         let Ok(found) = walk.inside(example, component) else {
@@ -75,6 +76,8 @@ fn worth_it(
 struct Walk<'a, 'b> {
     context: &'a mut Context<'b>,
     semantics: &'a mut Semantics,
+    // The name of the process that a term without a name came from.
+    inherited: FxHashMap<ProcId, String>,
 }
 
 /// A step on the way: how many of the events came before it, the term, and its step.
@@ -101,8 +104,10 @@ impl Walk<'_, '_> {
         if actions.is_empty() || !worth_it(self.context, origin, &actions)? {
             return Ok(Vec::new());
         }
+        // What a component offers is known for the state that the steps lead to. An event that the
+        // specification does not allow comes after it, and a divergence has no such state.
         let offers = match example.violation {
-            Violation::Divergence { .. } => None,
+            Violation::Divergence { .. } | Violation::Event { .. } => None,
             _ => example
                 .waiting
                 .iter()
@@ -206,13 +211,17 @@ impl Walk<'_, '_> {
         depth: usize,
         found: &mut Vec<(Option<String>, EventId)>,
     ) -> Result<(), CheckError> {
-        let name = self.context.name(term).or(name);
+        let inherited = self.inherited.get(&term).cloned();
+        let name = self.context.name(term).or(inherited).or(name);
         let below = if depth == 0 {
             Vec::new()
         } else {
             self.causes(term, step)?
         };
         if below.is_empty() {
+            if let Some(name) = &name {
+                self.inherited.insert(step.1, name.clone());
+            }
             found.push((name, step.0));
             return Ok(());
         }

@@ -17,7 +17,7 @@ pub struct Machine {
     targets: Vec<u32>,
     /// The event of each local label, sorted.
     pub alphabet: Vec<EventId>,
-    // For small machines: first transition of (state, label) and how many, or 0 of them.
+    // For small machines, by state and label: the first transition and how many there are.
     dense: Vec<(u32, u32)>,
     /// States whose transitions are not known; sorted.
     pub unexplored: Vec<u32>,
@@ -96,7 +96,7 @@ impl Machine {
         self.offsets.len() - 1
     }
 
-    /// The places of a state's transitions.
+    /// The range of a state's transitions, for [`Machine::label`] and [`Machine::target`].
     #[inline]
     pub fn span(&self, state: u32) -> std::ops::Range<usize> {
         self.offsets[state as usize] as usize..self.offsets[state as usize + 1] as usize
@@ -112,7 +112,7 @@ impl Machine {
         self.targets[at]
     }
 
-    /// The places of a state's transitions with one label.
+    /// The range of a state's transitions that have one label.
     #[inline]
     pub fn find(&self, state: u32, label: u32) -> std::ops::Range<usize> {
         if !self.dense.is_empty() {
@@ -139,7 +139,7 @@ impl Machine {
         words as u64 * 4
     }
 
-    /// How many transitions a state has on average.
+    /// The average number of transitions of a state.
     pub fn breadth(&self) -> f64 {
         self.labels.len() as f64 / self.len().max(1) as f64
     }

@@ -2,7 +2,7 @@
 //! enabled rules of a state are found by looking at few components.
 //!
 //! Every rule is led by one of its components, the one with the fewest transitions a state: a
-//! thread leads its lock operations, not the mutex, which offers itself to everybody.
+//! thread leads its lock operations, and not the mutex, which offers them to all threads.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ impl Network {
         vec![0; self.layout.words]
     }
 
-    /// Gives the specification's field so many bits.
+    /// Lays states out again, with so many bits for the node of the specification.
     pub fn set_spec_bits(&mut self, spec: u32) {
         let mut bits = vec![spec, bits_for(self.formats.len())];
         bits.extend(self.components.iter().map(|c| bits_for(c.machine.len())));

@@ -17,7 +17,7 @@ use crate::event::EventId;
 pub struct NormalForm {
     /// The events of the specification, sorted.
     pub alphabet: Vec<EventId>,
-    // For each event number, its place in `alphabet`, or NONE.
+    // By event number: the index in `alphabet`, or NONE. Called a place below.
     places: Vec<u32>,
     // Dense: `table[node * alphabet.len() + place]`; sparse: rows of (place, node).
     table: Vec<u32>,
@@ -109,7 +109,8 @@ pub fn acceptances(lts: &Lts, states: &[u32], which: Acceptances) -> Vec<Vec<Eve
     minimal
 }
 
-/// Marks that are cleared by counting.
+/// Tau closures of sets of states. A mark is valid if it equals the current round, so nothing
+/// has to be cleared between two closures.
 pub struct Closure {
     seen: Vec<u32>,
     round: u32,
@@ -243,7 +244,7 @@ impl NormalForm {
         self
     }
 
-    /// How many nodes there are; the initial one is 0.
+    /// The number of nodes. Node 0 is the initial one.
     pub fn len(&self) -> usize {
         self.divergent.len()
     }

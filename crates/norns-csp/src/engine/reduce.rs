@@ -51,16 +51,16 @@ struct FormatIndex {
     rules: Vec<u32>,
     // Rules that lead to another format.
     changers: Vec<u32>,
-    // Components whose back edges end a reduction, in this format.
+    // By component: which of its transitions are back edges, where these end a reduction.
     watched: Vec<Option<Vec<bool>>>,
-    // Rules that no watched component takes part in though they may be cyclic.
+    // By rule: may be part of a cycle, but no watched component takes part in it.
     refused: Vec<bool>,
 }
 
 struct MachineIndex {
-    // Numbers that fall along transitions, equal inside a strongly connected part.
+    // By state: the number of its strongly connected component. It never grows along a transition.
     rank: Vec<u32>,
-    // For each label the lowest rank of a state that has it.
+    // By label: the lowest rank of a state that can do it.
     lowest: Vec<u32>,
 }
 

@@ -20,18 +20,18 @@ use crate::engine::reduce::{Reducer, Scratch};
 use crate::engine::store::Store;
 use crate::event::{EventId, EventSet};
 
-/// What is wrong with a stable state.
+/// What a check demands of stable states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stable {
-    /// Nothing: traces only.
+    /// Nothing: only traces are compared.
     Ignore,
-    /// It offers less than the specification demands.
+    /// To offer one of the acceptances of the specification.
     Accept,
     /// As `Accept`, and each event that it offers may follow this refusal (revivals).
     Revive,
     /// As `Revive`, and the refusal is remembered from there on (refusal testing).
     RefusalTest,
-    /// It offers nothing.
+    /// To offer something.
     Deadlock,
 }
 
@@ -40,21 +40,23 @@ pub enum Stable {
 pub struct Goal<'a> {
     /// The specification; without one every event is allowed.
     pub spec: Option<&'a NormalForm>,
-    /// An event that the specification does not allow: a violation, or a way not to follow.
+    /// What an event means that the specification does not allow.
     pub outside: Outside,
     pub stable: Stable,
     pub divergence: bool,
     /// Below a divergent node of the specification everything is allowed.
     pub prune_divergent: bool,
-    /// Reaching this node is what is looked for.
+    /// A node of the specification that the search is to reach.
     pub target: Option<u32>,
-    /// Events that happen only in states without tau.
+    /// Events that give way to tau: they happen in stable states only.
     pub tau_priority: Option<&'a EventSet>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outside {
+    /// The check fails.
     Violation,
+    /// It is not followed.
     Ignore,
 }
 
@@ -72,7 +74,7 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Found {
     pub kind: Kind,
-    // The level of the state, then the state: smaller is nearer.
+    // Compared in this order, so that a smaller value is a nearer state.
     pub level: usize,
     pub state: Vec<u64>,
     pub event: Option<EventId>,
@@ -92,10 +94,10 @@ pub struct Search<'a> {
     network: &'a Network,
     goal: Goal<'a>,
     pub store: Store,
-    // Where each level begins in each shard, and whether it opens a layer.
+    // For each level, the number of its first state in each shard, and whether it opens a layer.
     levels: Vec<(Vec<u32>, bool)>,
     reducer: Option<Reducer>,
-    // Which rules are followed within a layer.
+    // The rules that stay within a layer: taus, or all of them if only deadlocks are looked for.
     inner: Which,
     tau_cycles: bool,
     has_tau: Vec<bool>,

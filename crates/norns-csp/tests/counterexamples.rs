@@ -1,0 +1,139 @@
+//! What counterexamples tell: hidden events, the inside of components, several of them, folding, the
+//! page.
+
+use norns_csp::check::Options;
+use norns_csp::counterexample::{Counterexample, Section, page};
+use norns_csp::event::Events;
+use norns_csp::script::{Answer, Script, no_includes};
+
+/// The counterexamples of the first assertion of a script, up to `count`.
+fn counterexamples(text: &str, count: usize) -> (Vec<Counterexample>, Events) {
+    let mut script = Script::load("script", text, &mut no_includes).expect("well formed");
+    let options = Options {
+        counterexamples: count,
+        threads: 1,
+        ..Options::default()
+    };
+    let (answer, more, _) = script
+        .check_several(0, &options, &mut |_| {})
+        .expect("it can be checked");
+    let Answer::Fails(Some(first)) = answer else {
+        panic!("{answer:?}")
+    };
+    let mut all = vec![*first];
+    all.extend(more);
+    (all, script.processes.events.clone())
+}
+
+/// What happened inside at each step: "process event", by step.
+fn inside(text: &str) -> Vec<Vec<String>> {
+    let (all, events) = counterexamples(text, 1);
+    let name = |inside: &norns_csp::counterexample::Inside| {
+        let process = inside.process.as_deref().unwrap_or("-");
+        format!("{process} {}", events.name(inside.event))
+    };
+    let steps = all[0].steps.iter();
+    steps
+        .map(|step| step.inside.iter().map(name).collect())
+        .collect()
+}
+
+#[test]
+fn a_hidden_event_has_its_name() {
+    let found = inside(
+        "channel a, b, h
+         P = a -> h -> b -> P
+         assert a -> STOP [T= P \\ {h}
+        ",
+    );
+    assert_eq!(found, [vec![], vec!["P h".to_owned()], vec![]]);
+}
+
+#[test]
+fn a_compressed_component_is_opened() {
+    let found = inside(
+        "transparent normal
+         channel a, b, h
+         Left = a -> h -> STOP
+         Right = h -> b -> STOP
+         Both = normal((Left [|{h}|] Right) \\ {h})
+         assert a -> STOP [T= Both
+        ",
+    );
+    let last = found.last().expect("two steps");
+    assert_eq!(last[..], ["Left h", "Right h", "Right b"], "{found:?}");
+}
+
+#[test]
+fn different_counterexamples_are_shown() {
+    let text = "channel a, b, c, d
+        assert RUN({a}) [T= a -> (b -> STOP [] c -> STOP [] d -> STOP)
+        ";
+    let (all, events) = counterexamples(text, 10);
+    let traces: Vec<Vec<&str>> = all
+        .iter()
+        .map(|one| one.trace().iter().map(|&e| events.name(e)).collect())
+        .collect();
+    // One event of each state is enough to be told of it.
+    assert!(!traces.is_empty() && traces.iter().all(|t| t[0] == "a"));
+    let (all, _) = counterexamples(
+        "channel a, b, c
+         assert RUN({a}) [T= a -> b -> STOP |~| a -> a -> c -> STOP
+        ",
+        10,
+    );
+    assert_eq!(all.len(), 2);
+    let (all, _) = counterexamples(
+        "channel a, b, c
+         assert RUN({a}) [T= a -> b -> STOP |~| a -> a -> c -> STOP
+        ",
+        1,
+    );
+    assert_eq!(all.len(), 1);
+}
+
+const LONG: &str = "channel a, b
+    P(n) = if n == 40 then b -> STOP else a -> P(n+1)
+    assert RUN({a}) [T= P(0)
+    ";
+
+#[test]
+fn what_is_repeated_is_folded() {
+    let (all, events) = counterexamples(LONG, 1);
+    assert_eq!(all[0].trace().len(), 41);
+    let text = all[0].text(&events);
+    assert!(text.starts_with("trace: <(a) × 40, b>\n"), "{text}");
+}
+
+#[test]
+fn the_specification_side_is_told() {
+    let (all, events) = counterexamples(LONG, 1);
+    assert_eq!(all[0].allowed.len(), 41);
+    let json = all[0].json(&events);
+    assert_eq!(json["specification"][0], serde_json::json!(["a"]));
+}
+
+#[test]
+fn the_page_is_self_contained_and_marks_the_event() {
+    let (all, events) = counterexamples(LONG, 1);
+    let section = Section {
+        line: 3,
+        text: "assert A <T= B & C",
+        verdict: "fails",
+        note: "",
+        counterexamples: all.iter().collect(),
+    };
+    let html = page("a <script>", &[section], &events);
+    assert!(html.contains("a &lt;script&gt;") && !html.contains("<script"));
+    assert!(html.contains("assert A &lt;T= B &amp; C"));
+    assert!(!html.contains("http:") && !html.contains("https:"));
+    let offending = html
+        .split("<tr class=\"bug\">")
+        .nth(1)
+        .expect("a marked row");
+    assert!(
+        offending.starts_with("<td class=\"n\">41</td><td>b</td>"),
+        "{offending}"
+    );
+    assert_eq!(html.matches("<tr class=\"bug\">").count(), 1);
+}
