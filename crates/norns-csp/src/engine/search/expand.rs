@@ -109,7 +109,7 @@ impl Search<'_> {
         let mut offered = std::mem::take(&mut worker.offered);
         offered.fill(0);
         let (mut tick, mut any) = (false, false);
-        let mut wrong: Option<EventId> = None;
+        let mut wrong: Vec<EventId> = Vec::new();
         let mut reached = None;
         network.enabled_rules(&current, Which::NotTau, |_, rule| {
             if unstable
@@ -133,7 +133,7 @@ impl Search<'_> {
                     }
                     None => {
                         if self.goal.outside == Outside::Violation {
-                            wrong = Some(wrong.map_or(rule.event, |w| w.min(rule.event)));
+                            wrong.push(rule.event);
                         }
                         return true;
                     }
@@ -157,7 +157,7 @@ impl Search<'_> {
         if let Some(event) = reached {
             worker.report(Kind::Reached, level, Some(event));
         }
-        if let Some(event) = wrong {
+        for event in wrong {
             worker.report(Kind::Event, level, Some(event));
         }
         if tick {
