@@ -37,8 +37,8 @@ impl Order {
         self.label[node.index()]
     }
 
-    /// The node directly behind this one; the first node for `None`.
-    pub fn behind(&self, node: Option<Node>) -> Option<Node> {
+    /// The node that directly follows this one; the first node for `None`.
+    pub fn following(&self, node: Option<Node>) -> Option<Node> {
         let next = match node {
             None => self.first,
             Some(node) => self.next[node.index()],
@@ -84,8 +84,8 @@ impl Order {
         }
     }
 
-    /// Moves these nodes, in this order, to just behind `previous`, which is not one of them.
-    fn move_behind(&mut self, nodes: &[u32], mut previous: u32) {
+    /// Moves these nodes, in this order, to just after `previous`, which is not one of them.
+    fn move_after(&mut self, nodes: &[u32], mut previous: u32) {
         for &node in nodes {
             self.unlink(node);
         }
@@ -209,7 +209,7 @@ pub(crate) struct Cycle;
 /// The order has changed.
 pub(crate) struct Change {
     /// Everything up to this node has kept its place; `None` if nothing need have.
-    pub behind: Option<Node>,
+    pub after: Option<Node>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -305,13 +305,13 @@ impl Graph {
             self.moved
                 .sort_unstable_by_key(|&node| label[node as usize]);
             let before_b = self.order.previous[b.index()];
-            let behind = match side {
+            let previous = match side {
                 Side::Backward => before_b,
                 Side::Forward => a.0,
             };
-            self.order.move_behind(&self.moved, behind);
-            let behind = (before_b != NONE).then_some(Node(before_b));
-            changed = Some(Change { behind });
+            self.order.move_after(&self.moved, previous);
+            let after = (before_b != NONE).then_some(Node(before_b));
+            changed = Some(Change { after });
         }
         self.out[a.index()].push(b.0);
         self.into[b.index()].push(a.0);

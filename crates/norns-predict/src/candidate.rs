@@ -211,7 +211,7 @@ pub fn lock_cycles(
     };
     let acquisitions: Vec<EventIndex> = (0..model.trace.events.len())
         .map(EventIndex::from_index)
-        .filter(|&event| acquisition(model, event).is_some())
+        .filter(|&event| model.op(event).acquires().is_some())
         .collect();
     for &event in &acquisitions {
         let sets = &index.lock_sets;
@@ -228,11 +228,6 @@ pub fn lock_cycles(
     }
 }
 
-/// The lock that an event acquires, and in which mode.
-fn acquisition(model: &Model, event: EventIndex) -> Option<(ObjectId, Mode)> {
-    model.op(event).acquires()
-}
-
 struct CycleSearch<'a> {
     model: &'a Model<'a>,
     index: &'a Index,
@@ -246,7 +241,11 @@ impl CycleSearch<'_> {
     /// Adds the cycles that begin with `path`. Returns whether there were enough steps.
     fn extend(&mut self, path: &mut Vec<EventIndex>, steps: &mut usize) -> bool {
         let (start, last) = (path[0], path[path.len() - 1]);
-        let (lock, mode) = acquisition(self.model, last).expect("a path consists of acquisitions");
+        let (lock, mode) = self
+            .model
+            .op(last)
+            .acquires()
+            .expect("a path consists of acquisitions");
         let next = self.holding.get(&lock).map_or(0, Vec::len);
         for i in 0..next {
             if *steps == 0 {

@@ -11,7 +11,7 @@ use norns_csp::check::Options as CheckOptions;
 use norns_csp::script::{Answer, Script, no_includes};
 use norns_model::cspm::{Cell, Checks, cspm};
 use norns_model::location::LocationId;
-use norns_model::{Bug, Model, NotAnalysed};
+use norns_model::{Bug, Model, NotAnalysed, Witness};
 use norns_trace::{EventIndex, Trace};
 
 use crate::stage::{Detail, Engine, Options, Prediction, predict};
@@ -61,67 +61,17 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
     };
     let mut found = predict(trace, &exact);
     let (deadlock, races) = verdicts.split_at(usize::from(options.deadlocks));
-    let mut disagree = 0;
-
-    let touches = |event: EventIndex, cell: &Cell| {
-        let mut locations = model.locations.of_event(event);
-        locations.any(|location| LocationId(location) == cell.0)
-            && model.lifetimes.block(event) == cell.1
+    let races = Races {
+        model: &model,
+        cells: &cells,
+        verdicts: races,
     };
-    let verdict = |first, second| {
-        let both = cells.iter().zip(races);
-        let mut both = both.filter(|(cell, _)| touches(first, cell) && touches(second, cell));
-        if both.clone().any(|(_, verdict)| *verdict == Verdict::Fails) {
-            Verdict::Fails
-        } else if both.any(|(_, verdict)| *verdict == Verdict::Undecided) {
-            Verdict::Undecided
-        } else {
-            Verdict::Holds
-        }
-    };
-    let mut open = Vec::new();
-    found.races.retain(|witness| {
-        let Bug::Race { first, second } = witness.bug else {
-            return false;
-        };
-        let verdict = verdict(first, second);
-        disagree += usize::from(verdict == Verdict::Holds);
-        if verdict == Verdict::Undecided {
-            open.push(vec![first, second]);
-        }
-        verdict == Verdict::Fails
-    });
-    let shown = |cell: &Cell| {
-        found.races.iter().any(|witness| match witness.bug {
-            Bug::Race { first, second } => touches(first, cell) && touches(second, cell),
-            Bug::LockDeadlock { .. } | Bug::Stuck { .. } => false,
-        })
-    };
-    let fails = cells.iter().zip(races);
-    let fails = fails.filter(|(_, verdict)| **verdict == Verdict::Fails);
-    let unshown = fails.filter(|(cell, _)| !shown(cell)).count();
-    let undecided = verdicts
-        .iter()
-        .filter(|v| **v == Verdict::Undecided)
-        .count();
-    found.undecided.extend(open);
-    match deadlock {
-        [Verdict::Holds] => {
-            // In a model whose threads may leave the trace, the assertion covers fewer deadlocks.
-            let deadlocks = found.deadlocks.len() + found.stuck.len();
-            if deadlocks > 0 {
-                let reason = NotAnalysed::DeadlocksOutsideTheTrace { deadlocks };
-                found.not_analysed.push(reason);
-            }
-            found.deadlocks.clear();
-            found.stuck.clear();
-        }
-        [Verdict::Undecided] => {
-            found.deadlocks.clear();
-            found.stuck.clear();
-        }
-        [Verdict::Fails] | [] | [_, _, ..] => {}
+    let disagreements = races.compare(&mut found);
+    if let Some(&verdict) = deadlock.first() {
+        compare_deadlocks(verdict, &mut found);
     }
+    let undecided = verdicts.iter().filter(|&&v| v == Verdict::Undecided);
+    let undecided = undecided.count();
     if undecided > 0 {
         found.race_counts.undecided += undecided;
         found.not_analysed.push(NotAnalysed::Assertions {
@@ -129,12 +79,83 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
             states: MOST_STATES,
         });
     }
-    if disagree + unshown > 0 {
+    if disagreements > 0 {
         found.not_analysed.push(NotAnalysed::Disagreement {
-            races: disagree + unshown,
+            races: disagreements,
         });
     }
     found
+}
+
+/// The assertions about races.
+struct Races<'a> {
+    model: &'a Model<'a>,
+    cells: &'a [Cell],
+    /// One for each cell.
+    verdicts: &'a [Verdict],
+}
+
+impl Races<'_> {
+    fn touches(&self, event: EventIndex, cell: &Cell) -> bool {
+        let mut locations = self.model.locations.of_event(event);
+        locations.any(|location| LocationId(location) == cell.0)
+            && self.model.lifetimes.block(event) == cell.1
+    }
+
+    /// Whether the witness is a race on this cell.
+    fn is_on(&self, witness: &Witness, cell: &Cell) -> bool {
+        match witness.bug {
+            Bug::Race { first, second } => self.touches(first, cell) && self.touches(second, cell),
+            Bug::LockDeadlock { .. } | Bug::Stuck { .. } => false,
+        }
+    }
+
+    /// The verdict about the cells that both accesses of a race touch.
+    fn verdict(&self, witness: &Witness) -> Verdict {
+        let cells = self.cells.iter().zip(self.verdicts);
+        let mut cells = cells.filter(|(cell, _)| self.is_on(witness, cell));
+        if cells.clone().any(|(_, verdict)| *verdict == Verdict::Fails) {
+            Verdict::Fails
+        } else if cells.any(|(_, verdict)| *verdict == Verdict::Undecided) {
+            Verdict::Undecided
+        } else {
+            Verdict::Holds
+        }
+    }
+
+    /// Keeps the races on which the checker agrees with exact search. Returns on how many races or
+    /// cells they disagree.
+    fn compare(&self, found: &mut Prediction) -> usize {
+        let mut disagreements = 0;
+        let undecided = &mut found.undecided;
+        found.races.retain(|witness| {
+            let verdict = self.verdict(witness);
+            disagreements += usize::from(verdict == Verdict::Holds);
+            if let (Verdict::Undecided, Bug::Race { first, second }) = (verdict, &witness.bug) {
+                undecided.push(vec![*first, *second]);
+            }
+            verdict == Verdict::Fails
+        });
+        let fails = self.cells.iter().zip(self.verdicts);
+        let fails = fails.filter(|(_, verdict)| **verdict == Verdict::Fails);
+        let is_shown = |cell: &Cell| found.races.iter().any(|witness| self.is_on(witness, cell));
+        disagreements + fails.filter(|(cell, _)| !is_shown(cell)).count()
+    }
+}
+
+/// Keeps the deadlocks of exact search if the checker finds one, too.
+fn compare_deadlocks(verdict: Verdict, found: &mut Prediction) {
+    if verdict == Verdict::Fails {
+        return;
+    }
+    let deadlocks = found.deadlocks.len() + found.stuck.len();
+    if verdict == Verdict::Holds && deadlocks > 0 {
+        // In a model whose threads may leave the trace, the assertion covers fewer deadlocks.
+        let reason = NotAnalysed::DeadlocksOutsideTheTrace { deadlocks };
+        found.not_analysed.push(reason);
+    }
+    found.deadlocks.clear();
+    found.stuck.clear();
 }
 
 fn verdicts(text: &str) -> Result<Vec<Verdict>, String> {

@@ -1,7 +1,20 @@
-//! Deadlock, race and property prediction: stages, budgets and the refinement loop.
+//! Prediction of races, deadlocks and waits that nothing ends, from one trace.
 //!
-//! Every module is an engine or a stage; all of them take a trace and give witnesses, and
-//! nothing leaves this crate that `norns_model::check_witness` does not accept.
+//! `stage` is the entry: it takes a trace and `Options`, collects candidates and passes each through
+//! the engines, from the cheapest to the most expensive, until one decides it. No witness leaves this
+//! crate unless the independent checker of `norns-model` accepts it.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `stage` | options, results, and the order in which engines are asked |
+//! | `candidate` | conflicting accesses and cycles of locks, and the filters that need no engine |
+//! | `linear` | near-linear prediction: sound, finds witnesses without search |
+//! | `exact` | exact search over position vectors, within a budget of steps |
+//! | `order` | the ordering engine: schedules as total orders, decided by `norns-order` |
+//! | `values` | refutes optimistic predictions by recorded values |
+//! | `csp` | the refinement checker on the model as CSPM, for small traces |
+//! | `happens_before` | happens-before of the recorded run |
+//! | `generate` | generated traces with planted bugs, for tests and benchmarks |
 #![forbid(unsafe_code)]
 
 pub mod candidate;

@@ -39,7 +39,7 @@ impl View<'_> {
 /// A source of clauses.
 pub trait Lazy {
     /// Adds clauses that `view` violates to `formula`, and none only if it violates none. `changes`
-    /// are those since the last call: each is the node behind which the order has changed (`None`:
+    /// are those since the last call: each is the node after which the order has changed (`None`:
     /// from its beginning). A clause has to follow from the constraints alone, whatever the query. Its
     /// literals are tried from left to right.
     fn violated(&mut self, view: &View<'_>, changes: &[Option<Node>], formula: &mut Formula);

@@ -27,7 +27,7 @@ impl Solver {
                     };
                     self.theory_head += 1;
                     if let Some(change) = change {
-                        self.changes.push(change.behind);
+                        self.changes.push(change.after);
                         self.after_move(a, b);
                     }
                 } else {

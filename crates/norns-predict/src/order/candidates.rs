@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 
 use norns_model::Bug;
 use norns_model::location::LocationId;
-use norns_trace::effect::OnLock;
-use norns_trace::{Effect, EventIndex, Mode, ObjectId, Touch};
+use norns_trace::{EventIndex, Touch};
 
 use super::engine::Engine;
 use super::lock_history::excludes;
@@ -92,7 +91,7 @@ impl Engine<'_> {
         let model = &self.model;
         let all = (0..model.trace.events.len()).map(EventIndex::from_index);
         let acquisitions: Vec<EventIndex> = all
-            .filter(|&event| self.acquisition(event).is_some())
+            .filter(|&event| model.op(event).acquires().is_some())
             .filter(|&event| !self.locks.held_before(model, event).is_empty())
             .collect();
         let mut found = Vec::new();
@@ -102,24 +101,9 @@ impl Engine<'_> {
         found
     }
 
-    /// The lock that the event acquires, and in which mode.
-    fn acquisition(&self, event: EventIndex) -> Option<(ObjectId, Mode)> {
-        match self.model.op(event).effect() {
-            Effect::Lock(lock, OnLock::Acquire(mode)) => Some((lock, mode)),
-            Effect::Lock(_, OnLock::FailedAcquire(_) | OnLock::Release)
-            | Effect::Thread(_)
-            | Effect::Once(..)
-            | Effect::Condition(..)
-            | Effect::Barrier(..)
-            | Effect::Semaphore(..)
-            | Effect::Memory(_)
-            | Effect::Local => None,
-        }
-    }
-
     /// Whether the thread of `other` holds, just before that event, the lock that `event` acquires.
     fn waits_for(&self, event: EventIndex, other: EventIndex) -> bool {
-        let Some((lock, mode)) = self.acquisition(event) else {
+        let Some((lock, mode)) = self.model.op(event).acquires() else {
             return false;
         };
         let held = self.locks.held_before(&self.model, other);

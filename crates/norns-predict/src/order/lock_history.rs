@@ -21,7 +21,7 @@ pub struct Held {
 
 /// What a thread holds from one of its lock operations to the next.
 struct HeldFrom {
-    /// The position behind the lock operation.
+    /// The position after the lock operation.
     position: usize,
     locks: Vec<Held>,
 }

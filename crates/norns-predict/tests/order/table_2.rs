@@ -2,7 +2,7 @@
 //!
 //! The paper gives every event a formula over the owner of the lock and the flag of the waiting
 //! thread. Ours is about critical sections, signals and the end of the schedule. On every
-//! linearisation of the partial order, with the end behind all events, both have to have the same
+//! linearisation of the partial order, with the end after all events, both have to have the same
 //! value.
 
 use norns_model::Meaning;

@@ -9,7 +9,7 @@ use norns_model::cspm::{Checks, cspm};
 use norns_model::location::LocationId;
 use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Meaning, Model};
-use norns_predict::{Detail, Options, predict};
+use norns_predict::{Detail, Engine, Options, predict};
 use norns_random::Random;
 
 #[test]
@@ -77,6 +77,42 @@ fn the_refinement_checker_gives_the_same_verdicts() {
     assert!(
         deadlocks > 4 && races > 50,
         "{deadlocks} deadlocks, {races} races: too few"
+    );
+}
+
+/// `Engine::Csp` reports what exact search finds and the refinement checker confirms, so without a
+/// disagreement it finds the same.
+#[test]
+fn the_csp_engine_finds_what_exact_search_finds() {
+    let (mut races, mut deadlocks) = (0, 0);
+    for seed in 0..150 {
+        let shape = Shape {
+            threads: 2,
+            events: 6 + (seed % 8) as usize,
+            locks: 2,
+            variables: 2,
+            plain: true,
+        };
+        let trace = random_trace(seed, shape);
+        let find = |engine| {
+            let options = Options {
+                meaning: Meaning::Optimistic,
+                engine,
+                ..Options::usual(&trace)
+            };
+            predict(&trace, &options)
+        };
+        let (csp, exact) = (find(Engine::Csp), find(Engine::Exact));
+        assert_eq!(csp.not_analysed, exact.not_analysed, "seed {seed}");
+        assert_eq!(csp.races, exact.races, "seed {seed}");
+        assert_eq!(csp.deadlocks, exact.deadlocks, "seed {seed}");
+        assert_eq!(csp.stuck, exact.stuck, "seed {seed}");
+        races += csp.races.len();
+        deadlocks += csp.deadlocks.len();
+    }
+    assert!(
+        races > 50 && deadlocks > 2,
+        "{races} races, {deadlocks} deadlocks: too few"
     );
 }
 

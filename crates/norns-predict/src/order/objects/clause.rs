@@ -1,7 +1,7 @@
 //! What the rules of all objects share: nodes, the end of the schedule, and the writing of clauses.
 //!
 //! Every event of the trace is a node with the event's number. One additional node is the end of
-//! the schedule: an event takes place if its node stands before the end. Events behind the end are
+//! the schedule: an event takes place if its node stands before the end. Events after the end are
 //! not placed at all, so every rule speaks only of events before it. (RV-Predict has the same idea,
 //! Huang et al. 2014: the remaining events come "after infinity".)
 

@@ -43,7 +43,7 @@ impl CriticalSections {
         CriticalSections { end }
     }
 
-    /// The position behind the critical section that begins with this event, if one does.
+    /// The position after the critical section that begins with this event, if one does.
     pub fn end_of(&self, event: EventIndex) -> Option<u32> {
         Some(self.end[event.index()]).filter(|&end| end != 0)
     }

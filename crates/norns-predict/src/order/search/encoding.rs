@@ -156,8 +156,8 @@ impl Lazy for Encoding {
     }
 
     fn violated(&mut self, view: &View<'_>, changes: &[Option<Node>], formula: &mut Formula) {
-        for &behind in changes {
-            self.simulation.changed_behind(behind);
+        for &after in changes {
+            self.simulation.changed_after(after);
         }
         let current = CurrentOrder {
             frame: &self.frame,

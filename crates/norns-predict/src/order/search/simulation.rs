@@ -132,8 +132,8 @@ impl Simulation {
         self.back_to(kept.min(self.first_violation));
     }
 
-    /// The order has changed behind this node; `None`: from its beginning.
-    pub fn changed_behind(&mut self, node: Option<Node>) {
+    /// The order has changed after this node; `None`: from its beginning.
+    pub fn changed_after(&mut self, node: Option<Node>) {
         // If the node itself has moved since it was executed, an earlier change that takes the
         // simulation back further is reported as well.
         match node.map(|node| self.index[node.index()]) {
@@ -190,8 +190,8 @@ impl Simulation {
             self.back_to(self.first_violation);
         }
         loop {
-            let next = current.view.order.behind(self.done.last().copied());
-            let next = next.expect("the end of the schedule is behind every event of it");
+            let next = current.view.order.following(self.done.last().copied());
+            let next = next.expect("the end of the schedule follows every event of it");
             if next == current.frame.end {
                 return;
             }

@@ -89,7 +89,8 @@ pub struct ThreadOps {
     pub ops: Vec<WaitOp>,
     /// The position of each operation in its thread, in ascending order.
     pub positions: Vec<u32>,
-    /// For each operation, what must-happen-before requires of other threads.
+    /// For each operation, what must-happen-before requires of other threads, in addition to what it
+    /// requires for the operations before.
     preceded_by: Vec<Vec<Precedence>>,
     /// One for each semaphore that the thread uses.
     balances: Vec<Balance>,
@@ -119,7 +120,7 @@ impl ThreadOps {
     }
 
     /// Chooses the bits of a state that belong to this thread, from `shift` on. Returns the first
-    /// bit behind them, `None` if a state does not have as many.
+    /// bit after them, `None` if a state does not have as many.
     fn set_bits(&mut self, shift: u32) -> Option<u32> {
         let bits = usize::BITS - self.ops.len().leading_zeros();
         self.shift = shift;
@@ -227,23 +228,33 @@ pub fn thread_ops(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<ThreadOps>> 
         shift = ops.set_bits(shift)?;
         ops.set_balances();
     }
-    for t in 0..threads.len() {
-        let mut before = vec![0; threads.len()];
-        let mut preceded_by = Vec::new();
-        for &event in &enabled_by[t] {
-            let mut new = Vec::new();
-            for (thread, other) in threads.iter().enumerate().filter(|(s, _)| *s != t) {
-                let count = other.count_before(clocks.known(event, thread));
-                if count > before[thread] {
-                    before[thread] = count;
-                    new.push(Precedence { thread, count });
-                }
-            }
-            preceded_by.push(new);
-        }
-        threads[t].preceded_by = preceded_by;
+    for (t, enabled_by) in enabled_by.iter().enumerate() {
+        threads[t].preceded_by = precedences(&threads, t, enabled_by, clocks);
     }
     Some(threads)
+}
+
+/// For each operation of thread `t`, what must-happen-before requires of other threads and did not
+/// require of the operation before.
+fn precedences(
+    threads: &[ThreadOps],
+    t: usize,
+    enabled_by: &[EventIndex],
+    clocks: &Clocks,
+) -> Vec<Vec<Precedence>> {
+    let mut before = vec![0; threads.len()];
+    let precedences = enabled_by.iter().map(|&event| {
+        let mut new = Vec::new();
+        for (thread, other) in threads.iter().enumerate().filter(|(s, _)| *s != t) {
+            let count = other.count_before(clocks.known(event, thread));
+            if count > before[thread] {
+                before[thread] = count;
+                new.push(Precedence { thread, count });
+            }
+        }
+        new
+    });
+    precedences.collect()
 }
 
 /// For every object whether some thread waits on it for another one.
