@@ -31,6 +31,11 @@ pub struct Listing<T> {
     pub is_complete: bool,
 }
 
+/// Whether two threads cannot hold a lock in these modes at the same time.
+pub fn excludes(one: Mode, other: Mode) -> bool {
+    one == Mode::Write || other == Mode::Write
+}
+
 /// One side of a race: a place in the program and the kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Side {
@@ -253,7 +258,7 @@ impl CycleSearch<'_> {
             }
             *steps -= 1;
             let (event, held) = self.holding[&lock][i];
-            if event < start || (mode == Mode::Read && held == Mode::Read) {
+            if event < start || !excludes(mode, held) {
                 continue;
             }
             if event == start {

@@ -9,6 +9,8 @@ use norns_trace::effect::{OnLock, OnThread};
 use norns_trace::{Effect, EventIndex, Mode, ObjectId, ObjectKind, ThreadId};
 use rustc_hash::FxHashMap;
 
+use crate::candidate::excludes;
+
 /// What a thread holds: the index of the innermost `HeldNode`, or `NOTHING`.
 pub type Held = u32;
 pub const NOTHING: Held = u32::MAX;
@@ -30,11 +32,6 @@ impl Section {
     pub fn excludes(&self, other: &Section) -> bool {
         self.lock == other.lock && excludes(self.mode, other.mode)
     }
-}
-
-/// Whether two threads cannot hold a lock in these modes at the same time.
-pub fn excludes(one: Mode, other: Mode) -> bool {
-    one == Mode::Write || other == Mode::Write
 }
 
 /// The sections that a thread holds, as a list that shares its tail with others.

@@ -11,9 +11,10 @@ use norns_csp::graph::strongly_connected;
 use norns_trace::{EventIndex, Mode, ObjectId, PlaceId, ThreadId};
 use rustc_hash::FxHashMap;
 
-use super::critical::{LockSet, excludes};
+use super::critical::LockSet;
 use super::ideal::{Passed, Target};
 use super::{Linear, Options, Plan};
+use crate::candidate::excludes;
 
 /// A deadlock with the schedule that shows it.
 #[derive(Clone, Debug)]

@@ -22,7 +22,8 @@ use rustc_hash::FxHashMap;
 
 use super::Linear;
 use super::accesses::{reads, writes};
-use super::critical::{Section, excludes};
+use super::critical::Section;
+use crate::candidate::excludes;
 
 /// The order of an ideal: its events before `from` as in the trace, then `tail`.
 #[derive(Clone, Debug, PartialEq, Eq)]

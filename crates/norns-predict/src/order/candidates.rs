@@ -10,9 +10,9 @@ use norns_model::location::LocationId;
 use norns_trace::{EventIndex, Touch};
 
 use super::engine::Engine;
-use super::lock_history::excludes;
 use super::objects::clause::node;
 use super::query::{events_of, predecessors};
+use crate::candidate::excludes;
 
 /// How many pairs there were before the filters and after each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

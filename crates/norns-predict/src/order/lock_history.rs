@@ -8,6 +8,8 @@ use norns_model::Model;
 use norns_trace::effect::OnLock;
 use norns_trace::{Effect, EventIndex, Mode, ObjectId};
 
+use crate::candidate::excludes;
+
 /// A lock that a thread holds before an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
@@ -41,11 +43,6 @@ struct ThreadHistory {
 
 pub struct LockHistory {
     threads: Vec<ThreadHistory>,
-}
-
-/// Whether a lock cannot be held in these two modes at the same time.
-pub fn excludes(one: Mode, other: Mode) -> bool {
-    one == Mode::Write || other == Mode::Write
 }
 
 impl LockHistory {

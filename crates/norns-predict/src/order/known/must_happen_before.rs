@@ -30,7 +30,7 @@ use norns_trace::{Effect, EventIndex, Mode};
 use rustc_hash::FxHashMap;
 
 use super::clocks::Clocks;
-use crate::order::lock_history::excludes;
+use crate::candidate::excludes;
 use crate::order::objects::clause::node;
 use crate::order::objects::conditions::Condition;
 use crate::order::objects::locks::Lock;

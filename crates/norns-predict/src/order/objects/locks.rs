@@ -11,7 +11,7 @@ use norns_trace::effect::{OnLock, OnThread};
 use norns_trace::{Effect, Mode, ObjectId, ObjectKind, ThreadId};
 
 use super::clause::{Atom, CurrentOrder, Frame, node, prefer_observed};
-use crate::order::lock_history::excludes;
+use crate::candidate::excludes;
 
 /// A critical section: from the outermost acquisition to the matching release.
 #[derive(Clone, Copy, Debug)]
