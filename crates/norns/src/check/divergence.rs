@@ -115,6 +115,7 @@ impl<'a> Divergence<'a> {
         };
         match op {
             Some(op) => format!("`{}`", operation_words(self.trace, op)),
+            None if address == 0 => "another operation".into(),
             None => format!("an operation on `{}`", self.name(address)),
         }
     }

@@ -1,5 +1,6 @@
 //! Every crate that Norns is built from, or tested with, has a licence that allows its use in a
-//! program under the MIT licence.
+//! program under the MIT licence. The peers behind features, which only tests link, are not looked
+//! at.
 
 use std::iter::Peekable;
 use std::process::Command;
