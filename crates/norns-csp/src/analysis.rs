@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
 use crate::resolve::{DefId, DefKind, Resolved};
-use crate::script::{Front, ScriptError, front, on_large_stack};
+use crate::script::{Front, IncludedFile, ScriptError, front, on_large_stack};
 use crate::syntax::ast::{ExprId, PatId};
 use crate::syntax::source::{SourceMap, Span};
 use crate::types::Typed;
@@ -63,7 +63,7 @@ impl Analysis {
     pub fn new(
         name: &str,
         text: &str,
-        includes: &mut (dyn FnMut(&str, &str) -> Result<(String, String), String> + Send),
+        includes: &mut IncludedFile,
     ) -> Result<Analysis, ScriptError> {
         let Front {
             resolved,

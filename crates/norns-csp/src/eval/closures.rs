@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::resolve::{DefId, Resolved};
 use crate::syntax::ast::*;
+use crate::syntax::walk::Node;
 
 #[derive(Debug, Default)]
 pub struct Closures {

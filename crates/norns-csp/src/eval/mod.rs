@@ -17,6 +17,8 @@ mod operators;
 mod pattern;
 mod prefix;
 mod process;
+mod replicated;
+mod sequences;
 mod set;
 mod show;
 mod timed;

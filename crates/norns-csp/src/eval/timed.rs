@@ -1,8 +1,7 @@
 //! Timed sections: `Timed(f) { … }` read as tock-CSP.
 //!
-//! The translation is FDR4's (libcspm, `Desugar.hs` and `Evaluator/Expr.hs`; its meaning is in
-//! Armstrong, Lowe, Ouaknine and Roscoe, *Model checking Timed CSP*). Time passes with the event
-//! `tock`, on which everything in a section synchronises:
+//! The translation is FDR4's (libcspm, `Desugar.hs` and `Evaluator/Expr.hs`), after Armstrong et
+//! al. 2014. Time passes with the event `tock`, on which everything in a section synchronises:
 //!
 //! | written | read as |
 //! | --- | --- |

@@ -7,6 +7,8 @@
 
 mod bodies;
 mod declarations;
+mod modules;
+mod patterns;
 
 use std::rc::Rc;
 

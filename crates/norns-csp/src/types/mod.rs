@@ -6,11 +6,18 @@
 //! longest match rule (`unify::Types::eval_dots`). Functions at the top level are generalised,
 //! those in a `let` only if annotated, as FDR does.
 
+mod annotations;
 mod builtins;
+mod constraints;
 mod decls;
+mod dots;
 mod infer;
+mod messages;
+mod patterns;
 mod ty;
+mod typed;
 mod unify;
 
-pub use decls::{Typed, check};
+pub use decls::check;
 pub use ty::{Constraint, Scheme, Ty, TyId, Types};
+pub use typed::Typed;
