@@ -102,3 +102,51 @@ impl FutexLock {
         self.word.store(0, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::cell::UnsafeCell;
+    use core::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+
+    use super::{FutexLock, wait, wake};
+
+    struct Counter(UnsafeCell<u32>);
+    // SAFETY: the test adds to the counter with its lock held only.
+    unsafe impl Sync for Counter {}
+
+    #[test]
+    fn the_lock_lets_in_one_of_concurrent_threads() {
+        let lock = FutexLock::new();
+        let counter = Counter(UnsafeCell::new(0));
+        let add = || {
+            let counter = &counter;
+            for _ in 0..5000 {
+                lock.lock();
+                // SAFETY: `lock` is held.
+                unsafe { *counter.0.get() += 1 };
+                lock.unlock();
+            }
+        };
+        thread::scope(|scope| {
+            let threads = [(); 4].map(|()| scope.spawn(add));
+            // The end of a scope alone is no synchronisation that ThreadSanitizer sees.
+            threads.map(|thread| thread.join().expect("no assertion in it"));
+        });
+        assert_eq!(counter.0.into_inner(), 20_000);
+    }
+
+    #[test]
+    fn a_concurrent_thread_wakes_a_sleeper() {
+        let word = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while word.load(Ordering::Relaxed) == 0 {
+                    wait(&word, 0, None);
+                }
+            });
+            word.store(1, Ordering::Relaxed);
+            wake(&word, 1);
+        });
+    }
+}

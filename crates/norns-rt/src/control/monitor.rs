@@ -263,3 +263,77 @@ fn is_asleep(slot: Slot) -> bool {
         id > 0 && kernel::sleeps_on_futex(id) && !block.is_inside()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::UnsafeCell;
+    use std::thread;
+
+    use norns_control::{Happened, How, Operation, Schedule, Slot, Thread, Turn};
+
+    use super::MONITOR;
+    use crate::control::thread::{ControlThread, Inside, Path, register};
+    use crate::schedule::{Step, What};
+    use crate::wire::Code;
+
+    const THREADS: u32 = 3;
+    const STEPS: u32 = 300;
+
+    struct Order(UnsafeCell<Vec<u32>>);
+    // SAFETY: the test reaches the order with the monitor locked only.
+    unsafe impl Sync for Order {}
+
+    /// Real threads, real futexes: everything but the program.
+    #[test]
+    fn concurrent_threads_follow_a_schedule() {
+        let step = |number: u32| Step {
+            // Not in a regular pattern.
+            thread: number * number / 7 % THREADS,
+            what: What::Point(Code::Custom as u8),
+            address: 0,
+            pc: 0,
+            event: number,
+        };
+        let steps: &'static [Step] = Vec::leak((0..STEPS).map(step).collect());
+        let mut guard = MONITOR.lock();
+        guard.follow(Schedule {
+            names: &["a", "b", "c"],
+            steps,
+            ..Schedule::empty()
+        });
+        for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
+            let slot = Slot(number as u32);
+            let memory = Box::leak(Box::new(Thread::new()));
+            assert!(guard.add_child(slot, memory, name));
+            guard.note(slot, Happened::Created);
+        }
+        drop(guard);
+
+        let order = Order(UnsafeCell::new(Vec::new()));
+        let run = |number: u32| {
+            let order = &order;
+            let block: &'static ControlThread =
+                Box::leak(Box::new(ControlThread::new(number, Path::unknown(number))));
+            assert!(register(block));
+            // SAFETY: only this thread uses the block.
+            let mut inside = unsafe { Inside::enter(block) }.expect("a new block");
+            MONITOR.lock().drive(&mut inside, Happened::Begins);
+            for _ in steps.iter().filter(|step| step.thread == number) {
+                let mut guard = MONITOR.lock();
+                let point = Operation::new(Code::Custom, 0, 0);
+                let arrives = Happened::Arrives(point, How::AtItsTurn);
+                assert_eq!(guard.drive(&mut inside, arrives), Turn::Succeeds);
+                // SAFETY: the monitor is locked.
+                unsafe { (*order.0.get()).push(number) };
+                guard.note(block.slot(), Happened::Completes);
+            }
+        };
+        thread::scope(|scope| {
+            let threads = [0, 1, 2].map(|number| scope.spawn(move || run(number)));
+            // The end of a scope alone is no synchronisation that ThreadSanitizer sees.
+            threads.map(|thread| thread.join().expect("all assertions hold"));
+        });
+        let expected: Vec<u32> = steps.iter().map(|step| step.thread).collect();
+        assert_eq!(order.0.into_inner(), expected);
+    }
+}

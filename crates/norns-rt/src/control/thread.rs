@@ -290,3 +290,34 @@ pub fn forget_all() {
         place.store(core::ptr::null_mut(), Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ControlThread, Inside, Path};
+
+    #[test]
+    fn a_thread_is_inside_once() {
+        static BLOCK: ControlThread = ControlThread::new(7, Path::main());
+        let block = &BLOCK;
+        // SAFETY: no other thread knows the block.
+        let enter = || unsafe { Inside::enter(block) };
+        // SAFETY: as above.
+        let take_back = || unsafe { Inside::take_back(block) };
+        let mut inside = enter().expect("the thread is outside");
+        inside.own().children += 1;
+        assert!(enter().is_none() && take_back().is_none());
+        inside.keep_monitor();
+        assert!(enter().is_none() && block.keeps_monitor());
+        drop(take_back().expect("the monitor was kept"));
+        assert!(!block.is_inside());
+        assert_eq!(enter().expect("the thread is outside").own().children, 1);
+    }
+
+    #[test]
+    fn paths_name_the_way_from_the_main_thread() {
+        assert_eq!(Path::main().child(3).child(12).as_str(), "T0.3.12");
+        assert_eq!(Path::unknown(5).as_str(), "?5");
+        let long = (0..60).fold(Path::main(), |path, _| path.child(1));
+        assert!(long.as_str().starts_with("T0.1.1.1"));
+    }
+}
