@@ -82,7 +82,7 @@ pub enum AtomicKind {
 }
 
 impl AtomicKind {
-    /// By the numbers that files have, and the runtime.
+    /// In the order of their numbers in trace files and in the raw stream.
     const NUMBERED: [AtomicKind; 4] = [
         AtomicKind::Load,
         AtomicKind::Store,
@@ -90,7 +90,7 @@ impl AtomicKind {
         AtomicKind::FailedExchange,
     ];
 
-    /// Of the two lower bits.
+    /// The kind whose number is in the two lowest bits.
     pub fn from_number(number: u8) -> Self {
         Self::NUMBERED[usize::from(number & 3)]
     }
@@ -115,6 +115,8 @@ pub enum MemoryOrder {
     SeqCst,
 }
 
+/// What a thread did. What is true of each operation stands in `operation.rs`, what it does to
+/// other threads in `effect.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// First event of every thread but the main one.
@@ -130,17 +132,18 @@ pub enum Op {
     /// Acquired a mutex or spin lock, or a reader-writer lock for writing. A recursive mutex gives
     /// one `Lock` for every level.
     Lock(ObjectId),
-    /// A try- or timed lock that did not get it, or an error-checking mutex that said EDEADLK.
+    /// A try- or timed lock that did not acquire the lock, or an error-checking mutex that returned
+    /// EDEADLK.
     FailedLock(ObjectId),
     ReadLock(ObjectId),
     FailedReadLock(ObjectId),
-    /// Released what the same thread had locked, in whichever mode.
+    /// Released one level of a lock that the thread holds, in whichever mode.
     Unlock(ObjectId),
 
     /// Began to run the initialiser of a `once` (or of a C++ static variable).
     OnceBegin(ObjectId),
     OnceEnd(ObjectId),
-    /// Found the initialiser run already, perhaps after waiting for it.
+    /// Found that the initialiser had run, perhaps after waiting for it.
     OncePass(ObjectId),
 
     /// Woke from a wait on this condition.

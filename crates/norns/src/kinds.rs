@@ -26,9 +26,9 @@ impl Kinds {
 fn parser() -> impl TypedValueParser<Value = Selection> {
     let values = Selection::all().into_iter();
     let values = values.map(|selection| {
-        let one = selection.word == selection.words().replace(' ', "-");
         let value = PossibleValue::new(selection.word);
-        if one {
+        let explains_itself = selection.words().replace(' ', "-") == selection.word;
+        if explains_itself {
             value
         } else {
             value.help(selection.words())
