@@ -1,0 +1,97 @@
+//! What is printed follows the published schemas. `./test --peers` runs these tests: an independent
+//! validator of JSON schemas brings many dependencies.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use norns_report::{Finding, Findings, Verdict};
+
+use crate::{inverted_locks, lost_update};
+
+#[test]
+fn the_published_schema_describes_what_is_printed() {
+    let step = norns_report::WitnessStep {
+        thread: "T0".into(),
+        op: "lock a".into(),
+        file: "bank.c".into(),
+        line: 6,
+    };
+    let mut findings = Vec::new();
+    for verdict in [
+        None,
+        Some(Verdict::NoBug),
+        Some(Verdict::TimedOut),
+        Some(Verdict::Infeasible("T0.1 did not lock a".into())),
+        Some(Verdict::Confirmed("cycle".into())),
+    ] {
+        let (finding, _) = inverted_locks();
+        findings.push(Finding {
+            verdict,
+            witness: Some(vec![step.clone()]),
+            ..finding
+        });
+    }
+    findings.push(lost_update().0);
+    let findings = Findings {
+        format: 1,
+        findings,
+        undecided: 0,
+        not_analysed: vec![],
+    };
+    let schema = include_str!("../../../../docs/schema/findings.json");
+    let mut compiler = boon::Compiler::new();
+    compiler
+        .add_resource("findings.json", serde_json::from_str(schema).unwrap())
+        .unwrap();
+    let mut schemas = boon::Schemas::new();
+    let schema = compiler.compile("findings.json", &mut schemas).unwrap();
+    let mut printed = serde_json::to_value(&findings).unwrap();
+    schemas.validate(&printed, schema).unwrap();
+    printed["findings"][0]["kind"] = "nonsense".into();
+    assert!(schemas.validate(&printed, schema).is_err());
+}
+
+#[test]
+fn sarif_follows_its_schema() {
+    use norns_report::sarif::{Entry, log};
+    let (race, deadlock) = (lost_update().1, inverted_locks().1);
+    let entry = |sketch, known| Entry {
+        sketch,
+        fingerprint: "00ff",
+        known,
+    };
+    let mut log = log(&[entry(&race, false), entry(&deadlock, true)], "0.0.0");
+    let schema = fs::read_to_string(sarif_schema()).unwrap();
+    let mut compiler = boon::Compiler::new();
+    compiler
+        .add_resource("sarif.json", serde_json::from_str(&schema).unwrap())
+        .unwrap();
+    let mut schemas = boon::Schemas::new();
+    let schema = compiler.compile("sarif.json", &mut schemas).unwrap();
+    schemas.validate(&log, schema).unwrap();
+    log["runs"][0]["results"][0]["codeFlow"] = "nonsense".into();
+    assert!(schemas.validate(&log, schema).is_err());
+}
+
+/// The published schema of SARIF 2.1.0, as the crate serde-sarif brings it.
+fn sarif_schema() -> PathBuf {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--format-version=1",
+            "--locked",
+            "--features=schemas",
+        ])
+        .arg("--filter-platform=x86_64-unknown-linux-gnu")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let sarif = packages
+        .iter()
+        .find(|package| package["name"] == "serde-sarif")
+        .expect("serde-sarif is a dependency of this test");
+    let manifest = Path::new(sarif["manifest_path"].as_str().unwrap());
+    manifest.with_file_name("src/schema.json")
+}
