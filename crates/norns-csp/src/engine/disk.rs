@@ -398,17 +398,14 @@ fn least(cursors: &[Cursor], words: usize) -> Option<Vec<u64>> {
 mod tests {
     use std::collections::HashMap;
 
+    use norns_random::Random;
+
     use super::Disk;
 
     #[test]
     fn a_disk_remembers_what_a_map_does() {
-        let mut seed = 0x9E37_79B9_7F4A_7C15u64;
-        let mut random = |below: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            (seed >> 11) % below
-        };
+        let mut stream = Random::new(1);
+        let mut random = |bound| stream.below(bound) as u64;
         let folder = std::env::temp_dir();
         for words in [1, 3] {
             let mut disk = Disk::new(words, &folder, 1).expect("the folder can be written");
