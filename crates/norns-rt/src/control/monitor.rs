@@ -331,7 +331,9 @@ mod tests {
         thread::scope(|scope| {
             let threads = [0, 1, 2].map(|number| scope.spawn(move || run(number)));
             // The end of a scope alone is no synchronisation that ThreadSanitizer sees.
-            threads.map(|thread| thread.join().expect("all assertions hold"));
+            for thread in threads {
+                thread.join().expect("all assertions hold");
+            }
         });
         let expected: Vec<u32> = steps.iter().map(|step| step.thread).collect();
         assert_eq!(order.0.into_inner(), expected);
