@@ -75,10 +75,12 @@ impl<'t> Model<'t> {
         model
     }
 
+    #[inline]
     pub fn op(&self, event: EventIndex) -> Op {
         self.trace.events[event.index()].op
     }
 
+    #[inline]
     pub fn thread_of(&self, event: EventIndex) -> ThreadId {
         self.trace.events[event.index()].thread
     }

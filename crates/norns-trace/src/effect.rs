@@ -191,6 +191,7 @@ pub enum Handoff {
 
 impl Effect {
     /// The object that the operation works on, unless that is a thread or memory.
+    #[inline]
     pub fn object(self) -> Option<ObjectId> {
         match self {
             Effect::Lock(object, _)
@@ -203,6 +204,7 @@ impl Effect {
     }
 
     /// Whether the operation gave up or was refused: it shows a state and changes nothing.
+    #[inline]
     pub fn has_failed(self) -> bool {
         match self {
             Effect::Thread(act) => match act {
@@ -230,6 +232,7 @@ impl Effect {
     }
 
     /// Whether the operation can keep its thread blocked until another thread acts.
+    #[inline]
     pub fn can_block(self) -> bool {
         match self {
             Effect::Thread(act) => match act {
@@ -265,6 +268,7 @@ impl Effect {
     }
 
     /// The part of the operation, done by `thread`, in the synchronisation with other threads.
+    #[inline]
     pub fn handoff(self, thread: ThreadId) -> Handoff {
         use Handoff::{Receives, Sends};
         match self {

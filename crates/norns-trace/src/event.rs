@@ -30,11 +30,13 @@ pub struct EventIndex(pub u32);
 macro_rules! index_type {
     ($($name:ident $prefix:literal)*) => {$(
         impl $name {
+            #[inline]
             pub fn index(self) -> usize {
                 self.0 as usize
             }
 
             /// Panics when `index` does not fit: no table of a trace is that long.
+            #[inline]
             pub fn from_index(index: usize) -> Self {
                 Self(u32::try_from(index).expect("tables of a trace have fewer than 2^32 entries"))
             }
