@@ -102,6 +102,10 @@ impl Definitions for Given<'_> {
     fn name(&self, call: CallId) -> Option<String> {
         self.evaluator.name(call)
     }
+
+    fn bytes(&self) -> u64 {
+        self.evaluator.bytes()
+    }
 }
 
 /// Runs `work` where it may recurse deeply.

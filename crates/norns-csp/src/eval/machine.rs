@@ -180,6 +180,12 @@ impl Evaluator {
         ThunkId(self.thunks.len() as u32 - 1)
     }
 
+    /// Memory of what evaluation keeps, roughly: values that were computed, and the calls of
+    /// processes with their arguments.
+    pub fn bytes(&self) -> u64 {
+        (self.thunks.len() * 96 + self.calls.len() * 320 + self.event_ids.len() * 96) as u64
+    }
+
     pub(super) fn force(&mut self, id: ThunkId) -> Result<Value> {
         let index = id.0 as usize;
         match &self.thunks[index] {
