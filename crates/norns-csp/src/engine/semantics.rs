@@ -121,6 +121,25 @@ impl Semantics {
         process: ProcId,
     ) -> Result<Arc<[Step]>, CheckError> {
         let mut stack = vec![process];
+        let result = self.evaluate(context, &mut stack);
+        if result.is_err() {
+            // The next question must not take what was left open for an unguarded recursion.
+            for term in stack {
+                if let Some(memo @ Memo::Pending) = self.memo.get_mut(term.0 as usize) {
+                    *memo = Memo::Unknown;
+                }
+            }
+        }
+        result?;
+        Ok(self.known(process))
+    }
+
+    /// Computes the transitions of all terms on the stack.
+    fn evaluate(
+        &mut self,
+        context: &mut Context,
+        stack: &mut Vec<ProcId>,
+    ) -> Result<(), CheckError> {
         while let Some(&term) = stack.last() {
             self.grow(context);
             if let Memo::Known(_) = self.memo[term.0 as usize] {
@@ -131,10 +150,10 @@ impl Semantics {
             for child in needed(context, term)? {
                 match self.memo.get(child.0 as usize) {
                     Some(Memo::Known(_)) => {}
-                    Some(Memo::Pending) => return Err(unguarded(context, &stack)),
+                    Some(Memo::Pending) => return Err(unguarded(context, stack)),
                     Some(Memo::Unknown) | None => {
                         if child == term {
-                            return Err(unguarded(context, &stack));
+                            return Err(unguarded(context, stack));
                         }
                         stack.push(child);
                     }
@@ -153,7 +172,7 @@ impl Semantics {
             self.memo[term.0 as usize] = Memo::Known(steps.into());
             stack.pop();
         }
-        Ok(self.known(process))
+        Ok(())
     }
 
     fn grow(&mut self, context: &Context) {
