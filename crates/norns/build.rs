@@ -1,5 +1,6 @@
 //! What only the build knows: the commit, and for an executable that is installed alone the
-//! runtime library.
+//! runtime library. Also puts the links `norns-cc` and `norns-c++` beside the executable, so that a
+//! build folder on PATH is enough for `CC=norns-cc make`.
 //!
 //! `cargo install` copies nothing but executables. There the runtime is built by a second cargo,
 //! into a target folder of its own, and `runtime_library.rs` includes it. Builds in the checkout
@@ -21,10 +22,25 @@ fn main() {
     let embedded = out.join("libnorns_rt.so");
     if env::var_os("NORNS_EMBED_RUNTIME").is_some_and(|set| set == "no") {
         fs::write(&embedded, "").expect("the folder of build results can be written");
+        // The folder of build results is target/<profile>/build/<package>-<hash>/out.
+        if let Some(profile) = out.ancestors().nth(3) {
+            link_wrappers(profile);
+        }
     } else {
         let built = build_runtime(&here, &out.join("runtime"));
         fs::copy(&built, &embedded)
             .unwrap_or_else(|error| panic!("cannot copy {}: {error}", built.display()));
+    }
+}
+
+fn link_wrappers(folder: &Path) {
+    for name in ["norns-cc", "norns-c++"] {
+        let made = std::os::unix::fs::symlink("norns", folder.join(name));
+        if let Err(error) = made
+            && error.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            println!("cargo::warning=cannot link {name}: {error}");
+        }
     }
 }
 
