@@ -164,12 +164,24 @@ impl Semantics {
                 self.memo[term.0 as usize] = Memo::Pending;
                 continue;
             }
-            let mut steps = self.fire(context, term);
-            steps.sort_unstable();
-            steps.dedup();
+            let steps = match context.processes.get(term) {
+                // A call does what its body does, and a compression only changes how that is
+                // represented.
+                Process::Call(call) => {
+                    let body = context.processes.body(call);
+                    self.known(body.expect("`needed` unfolded this call"))
+                }
+                Process::Compress(_, process) => self.known(process),
+                _ => {
+                    let mut steps = self.fire(context, term);
+                    steps.sort_unstable();
+                    steps.dedup();
+                    self.remembered += steps.len();
+                    steps.into()
+                }
+            };
             self.grow(context);
-            self.remembered += steps.len();
-            self.memo[term.0 as usize] = Memo::Known(steps.into());
+            self.memo[term.0 as usize] = Memo::Known(steps);
             stack.pop();
         }
         Ok(())
@@ -420,8 +432,6 @@ impl Semantics {
                     out.push((event, next));
                 }
             }
-            // A compression changes the representation only.
-            Process::Compress(_, process) => out.extend(self.known(process).iter()),
             Process::Prioritise(process, priority) => {
                 let steps = self.known(process);
                 let order = processes.get_priority(priority).clone();
@@ -445,10 +455,7 @@ impl Semantics {
                 }
             }
             Process::Watchdog(..) => unreachable!("`needed` refuses watchdogs"),
-            Process::Call(call) => {
-                let body = processes.body(call).expect("`needed` unfolded this call");
-                out.extend(self.known(body).iter());
-            }
+            Process::Call(_) | Process::Compress(..) => unreachable!("`evaluate` shares these"),
         }
         out
     }
@@ -507,11 +514,10 @@ impl Semantics {
         let targets: Vec<Vec<ProcId>> = sharing
             .iter()
             .map(|&i| {
-                self.known(children[i])
-                    .iter()
-                    .filter(|s| s.0 == event)
-                    .map(|s| s.1)
-                    .collect()
+                let steps = self.known(children[i]);
+                let first = steps.partition_point(|step| step.0 < event);
+                let same = steps[first..].iter().take_while(|step| step.0 == event);
+                same.map(|step| step.1).collect()
             })
             .collect();
         if targets.iter().any(Vec::is_empty) {
