@@ -434,6 +434,14 @@ impl Processes {
         }
     }
 
+    /// How many processes a term is an external choice of.
+    pub(crate) fn alternatives(&self, process: ProcId) -> usize {
+        match self.get(process) {
+            Process::ExternalChoice(list) => self.get_list(list).len(),
+            _ => 1,
+        }
+    }
+
     /// `P |~| Q |~| …`; there must be one at least
     pub fn internal_choice(&mut self, choices: Vec<ProcId>) -> ProcId {
         match choices[..] {

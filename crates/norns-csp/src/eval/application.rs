@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::machine::{CallKey, Error, Evaluator, Result, Thunk};
+use super::sequences::is_canonical;
 use super::value::{Code, Env, Frame, Function, Seq, Slot, Value, frame};
 use crate::builtin::Builtin;
 use crate::resolve::{DefId, DefKind};
@@ -56,6 +57,27 @@ impl Evaluator {
             values.push(value);
         }
         values
+    }
+
+    /// The same if all of them are at hand: none when a value would have to be computed for it.
+    pub(super) fn settled(&mut self, id: ExprId, env: &Env) -> Option<Vec<Value>> {
+        let outer = self.closures.outer(id)?.to_vec();
+        let mut values = Vec::with_capacity(outer.len());
+        for def in outer {
+            let (slot, frame) = self.lookup(def, env)?;
+            let (slot, at) = (slot.clone(), Some(frame.clone()));
+            match slot {
+                Slot::Part(..) => return None,
+                Slot::Thunk(thunk) if !self.is_done(thunk) => return None,
+                _ => {}
+            }
+            let value = self.slot_value(def, &slot, &at).ok()?;
+            if !is_canonical(&value) {
+                return None;
+            }
+            values.push(value);
+        }
+        Some(values)
     }
 
     pub(super) fn let_env(&mut self, id: ExprId, env: &Env) -> Env {

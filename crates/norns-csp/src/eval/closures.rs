@@ -1,8 +1,9 @@
 //! Which outer variables an expression uses.
 //!
-//! Computed once for the places where evaluation may stop and continue later: the body of a
-//! prefix with inputs, a prefix in a timed section, the definitions of a `let`, and a lambda. With the values of these
-//! variables such a place has an identity, so that equal states of a process are found equal.
+//! Computed once for the places where evaluation may stop and continue later: a prefix with inputs
+//! and its body, a prefix in a timed section, the definitions of a `let`, and a lambda. With the
+//! values of these variables such a place has an identity, so that equal states of a process are
+//! found equal.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -147,7 +148,8 @@ fn visit(resolved: &Resolved, node: Node, uses: &mut Uses, out: &mut Vec<Step>) 
                 Expr::Prefix { fields, body, .. } => {
                     let section = resolved.section(id);
                     let inputs = fields.iter().any(|f| !matches!(f, Field::Output(_)));
-                    if section.is_some() {
+                    let closed = section.is_some() || inputs;
+                    if closed {
                         out.push(Step::Enter);
                         let duration = section.and_then(|section| section.duration);
                         out.extend(duration.map(|expr| Step::Visit(Node::Expr(expr))));
@@ -161,7 +163,7 @@ fn visit(resolved: &Resolved, node: Node, uses: &mut Uses, out: &mut Vec<Step>) 
                     if inputs {
                         out.push(Step::Leave(*body));
                     }
-                    if section.is_some() {
+                    if closed {
                         out.push(Step::Leave(id));
                     }
                 }

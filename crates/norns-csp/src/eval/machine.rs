@@ -12,7 +12,7 @@ use super::set::Set;
 use super::value::{Code, Env, Frame, Function, Seq, Slot, ThunkId, Value};
 use crate::diagnostic::{Diagnostic, Stage};
 use crate::event::EventId;
-use crate::process::{CallId, Processes};
+use crate::process::{CallId, ProcId, Processes};
 use crate::resolve::{DefId, DefKind, Resolved};
 use crate::syntax::ast::*;
 use crate::syntax::source::Span;
@@ -49,7 +49,7 @@ pub(super) enum CallKey {
     Lambda(ExprId, u32, Vec<Value>),
     Body(ExprId, Vec<Value>),
     Buffer(i64, Arc<Set>, Vec<Value>),
-    Loop(crate::process::ProcId),
+    Loop(ProcId),
     TimedStop(EventId),
     TimedSkip(EventId),
     /// A prefix in a timed section, with the values of the variables that it uses.
@@ -103,6 +103,8 @@ pub struct Evaluator {
     pub(super) bodies: FxHashMap<CallId, CallBody>,
     pub(super) instances: FxHashMap<(ExprId, Vec<Value>), u32>,
     pub(super) simple: FxHashMap<ExprId, bool>,
+    /// Prefixes with many inputs, by the values of the variables that they use.
+    pub(super) input_prefixes: FxHashMap<(ExprId, Vec<Value>), ProcId>,
     /// The last error of an unfolding; the engine only carries its text.
     pub last_error: Option<Error>,
 }
@@ -138,6 +140,7 @@ impl Evaluator {
             bodies: FxHashMap::default(),
             instances: FxHashMap::default(),
             simple: FxHashMap::default(),
+            input_prefixes: FxHashMap::default(),
             last_error: None,
         }
     }
@@ -183,7 +186,8 @@ impl Evaluator {
     /// Memory of what evaluation keeps, roughly: values that were computed, and the calls of
     /// processes with their arguments.
     pub fn bytes(&self) -> u64 {
-        (self.thunks.len() * 96 + self.calls.len() * 320 + self.event_ids.len() * 96) as u64
+        let kept = self.thunks.len() * 96 + self.calls.len() * 320 + self.event_ids.len() * 96;
+        (kept + self.input_prefixes.len() * 160) as u64
     }
 
     pub(super) fn force(&mut self, id: ThunkId) -> Result<Value> {

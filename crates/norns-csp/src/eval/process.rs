@@ -10,6 +10,10 @@ use crate::resolve::{DefId, DefKind};
 use crate::syntax::ast::*;
 use crate::syntax::source::Span;
 
+// A prefix with this many inputs is evaluated once for the same values of its variables: the cells
+// of a memory, say, all take the same new values. With fewer inputs, to remember it costs more.
+const MANY_INPUTS: usize = 16;
+
 /// What a call stands for.
 #[derive(Clone, Debug)]
 pub(super) enum CallBody {
@@ -89,7 +93,19 @@ impl Evaluator {
                         id = body;
                         continue;
                     }
-                    break self.input_prefix(event, &fields, body, &env, None)?;
+                    let settled = self.settled(id, &env).map(|values| (id, values));
+                    if let Some(key) = &settled
+                        && let Some(&known) = self.input_prefixes.get(key)
+                    {
+                        break known;
+                    }
+                    let process = self.input_prefix(event, &fields, body, &env, None)?;
+                    if let Some(key) = settled
+                        && self.processes.alternatives(process) >= MANY_INPUTS
+                    {
+                        self.input_prefixes.insert(key, process);
+                    }
+                    break process;
                 }
                 Expr::Binary(BinaryOp::Guard, condition, process) => {
                     let (condition, process) = (*condition, *process);

@@ -83,7 +83,7 @@ impl Evaluator {
 }
 
 /// Whether a value has no lazy sequence or symbolic set in it.
-fn is_canonical(value: &Value) -> bool {
+pub(super) fn is_canonical(value: &Value) -> bool {
     match value {
         Value::Seq(seq) => seq.rest.is_none() && seq.items().iter().all(is_canonical),
         Value::Set(set) => matches!(**set, Set::Explicit(_) | Set::AllEventsBut(_)),
