@@ -27,6 +27,7 @@ mod error;
 pub mod eval;
 pub mod event;
 pub mod graph;
+mod interner;
 pub mod process;
 pub mod resolve;
 pub mod script;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use crate::CheckError;
 use crate::engine::budget::{Budget, Meter, Progress, Spent};
 use crate::engine::compile::{Compiler, Observed, Terms};
+use crate::engine::context::Context;
 use crate::engine::counterexample::Counterexample;
 use crate::engine::inside::look_inside;
 use crate::engine::lts::Lts;
 use crate::engine::question::Run;
 use crate::engine::reduce::Reduction;
-use crate::engine::semantics::Context;
 use crate::event::{EventId, EventSet};
 use crate::process::{Definitions, ProcId, Processes};
 

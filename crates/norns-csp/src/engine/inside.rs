@@ -11,8 +11,9 @@ use rustc_hash::FxHashMap;
 
 use crate::CheckError;
 use crate::engine::DONE;
+use crate::engine::context::Context;
 use crate::engine::counterexample::{Counterexample, Inside, Violation};
-use crate::engine::semantics::{Context, Semantics, Step as TermStep};
+use crate::engine::semantics::{Semantics, Step as TermStep};
 use crate::event::EventId;
 use crate::process::{ProcId, Process};
 

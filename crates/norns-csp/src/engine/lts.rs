@@ -4,7 +4,8 @@ use rustc_hash::FxHashMap;
 
 use crate::CheckError;
 use crate::engine::budget::{Activity, Meter, Spent};
-use crate::engine::semantics::{Context, Semantics};
+use crate::engine::context::Context;
+use crate::engine::semantics::Semantics;
 use crate::event::EventId;
 use crate::process::ProcId;
 

@@ -2,6 +2,7 @@
 //!
 //! | step | files |
 //! | --- | --- |
+//! | the terms and definitions that are compiled, and their names | [`context`] |
 //! | transitions of one term, by the operational semantics | [`semantics`] |
 //! | a term split into components and the rules that join them | `shape`, `compile`, `machine`, `network` |
 //! | a term or a network explored into one transition system | [`lts`], `explore`, [`compress`], `bisim`, `watchdog` |
@@ -15,6 +16,7 @@ pub mod budget;
 pub mod check;
 mod compile;
 pub mod compress;
+pub mod context;
 pub mod counterexample;
 mod cycles;
 mod disk;

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::CheckError;
-use crate::engine::semantics::Context;
+use crate::engine::context::Context;
 use crate::engine::shape::{Leaf, NodeId, Shape, Shapes, Split, Sync};
 use crate::process::{CallId, ListId, ProcId, Process};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::engine::semantics::Context;
+use crate::engine::context::Context;
 use crate::engine::shape::{DONE, NodeId, Rule, Shape, Shapes, Sync};
 use crate::event::{EventId, EventSet};
 
