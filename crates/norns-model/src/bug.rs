@@ -241,7 +241,7 @@ impl Model<'_> {
                 (OnOnce::Pass | OnOnce::Begin | OnOnce::End, _) => never,
             },
             // A join that needs the end of a thread was answered above.
-            Effect::Thread(_) | Effect::Memory(_) | Effect::Local => never,
+            Effect::Thread(_) | Effect::Channel(..) | Effect::Memory(_) | Effect::Local => never,
         }
     }
 }

@@ -7,13 +7,15 @@
 //! - events that must have happened before another one in every schedule, of other threads only:
 //!   the fork before the first event of a thread, the last event of a thread before a join, the
 //!   allocation of a block before its use, the `free` of a block before the same bytes are
-//!   allocated again;
+//!   allocated again, what was sent before it is received;
 //! - what each read saw in the trace, for the faithful meaning;
 //! - the count of every barrier and the first value of every semaphore. Where their
 //!   initialisation is not in the trace, the smallest that the trace allows is taken;
 //! - which waits on conditions woke without a signal.
 
-use norns_trace::effect::{OnBarrier, OnSemaphore, OnThread};
+use std::collections::BTreeMap;
+
+use norns_trace::effect::{OnBarrier, OnChannel, OnSemaphore, OnThread};
 use norns_trace::{Effect, EventIndex, ObjectId, ObjectKind, Op, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
@@ -164,10 +166,32 @@ impl<'t> Model<'t> {
     fn orders(&self) -> Vec<(EventIndex, EventIndex)> {
         let mut after = self.lifetimes.orders(self.trace);
         let mut forked = vec![false; self.threads.len()];
+        // The last send of every thread on each channel.
+        let mut sends: FxHashMap<ObjectId, BTreeMap<ThreadId, EventIndex>> = FxHashMap::default();
         for (i, event) in self.trace.events.iter().enumerate() {
             let here = EventIndex::from_index(i);
-            let Effect::Thread(act) = event.op.effect() else {
-                continue;
+            let act = match event.op.effect() {
+                Effect::Thread(act) => act,
+                Effect::Channel(channel, act) => {
+                    let sends = sends.entry(channel).or_default();
+                    match act {
+                        OnChannel::Send => {
+                            sends.insert(event.thread, here);
+                        }
+                        OnChannel::Receive => {
+                            let others = sends.iter().filter(|(t, _)| **t != event.thread);
+                            after.extend(others.map(|(_, &send)| (here, send)));
+                        }
+                    }
+                    continue;
+                }
+                Effect::Lock(..)
+                | Effect::Once(..)
+                | Effect::Condition(..)
+                | Effect::Barrier(..)
+                | Effect::Semaphore(..)
+                | Effect::Memory(_)
+                | Effect::Local => continue,
             };
             match act {
                 OnThread::Fork(child) => {
@@ -232,6 +256,7 @@ fn numbers(trace: &Trace) -> Vec<i64> {
             | Effect::Lock(..)
             | Effect::Once(..)
             | Effect::Condition(..)
+            | Effect::Channel(..)
             | Effect::Memory(_)
             | Effect::Local => continue,
         };

@@ -3,7 +3,7 @@
 //! The weak happens-before of section 5.5.2 of Carril (2017), which has no edges from
 //! locks, extended to what the model guarantees beyond it:
 //!
-//! - fork, join, allocation and reuse of memory (`Model::needed_before`);
+//! - fork, join, allocation and reuse of memory, receiving (`Model::needed_before`);
 //! - the end of an initialiser before every event that passes it;
 //! - at a barrier that never has more users than its count: all entries of a round before all
 //!   exits of it;
@@ -93,11 +93,11 @@ fn uses(model: &Model) -> FxHashMap<ObjectId, Uses> {
             | Handoff::Receives(Channel::Start(_) | Channel::End(_))
             | Handoff::None => continue,
         };
-        // The critical sections of a lock have no order that every schedule keeps, and a spurious
-        // wake-up needs no signal.
+        // The critical sections of a lock have no order that every schedule keeps, a spurious
+        // wake-up needs no signal, and the orders of a channel are direct ones of the model.
         let is_spurious = matches!(effect, Effect::Condition(_, OnCondition::Wait))
             && !model.wait_needs_signal(here);
-        if matches!(effect, Effect::Lock(..)) || is_spurious {
+        if matches!(effect, Effect::Lock(..) | Effect::Channel(..)) || is_spurious {
             continue;
         }
         let uses = all.entry(object).or_insert_with(|| Uses {

@@ -119,6 +119,8 @@ impl Generator {
             (ObjectKind::Condition, "c"),
             (ObjectKind::Barrier, "b"),
             (ObjectKind::Once, "o"),
+            (ObjectKind::Channel, "p"),
+            (ObjectKind::Channel, "q"),
         ] {
             object(kind, name.to_string());
         }
@@ -142,7 +144,7 @@ impl Generator {
         }
     }
 
-    /// The semaphore, the condition, the barrier, the once.
+    /// The semaphore, the condition, the barrier, the once, two channels.
     fn extra(&self, which: usize) -> ObjectId {
         ObjectId::from_index(self.shape.locks + which)
     }
@@ -234,6 +236,7 @@ impl Generator {
             18 => self.call_once(thread),
             19 => self.allocate_or_free(thread),
             20 => self.try_acquire(thread),
+            21 if self.random.below(2) == 0 => self.send_or_receive(thread),
             21 => self.change_nothing(thread),
             _ => {
                 let kinds = [
@@ -309,7 +312,8 @@ impl Generator {
 
     /// Where it succeeds, an attempt is an acquisition like any other.
     fn try_acquire(&mut self, thread: usize) {
-        let lock = self.random.below(self.shape.locks);
+        let held = (0..self.shape.locks).find(|&lock| !self.free_for(thread, lock, false));
+        let lock = held.unwrap_or(self.random.below(self.shape.locks));
         let reader_writer = self.trace.objects[lock].kind == ObjectKind::ReaderWriterLock;
         let write = !reader_writer || self.random.below(3) == 0;
         let object = ObjectId::from_index(lock);
@@ -320,6 +324,13 @@ impl Generator {
         } else {
             self.push(thread, Op::FailedReadLock(object));
         }
+    }
+
+    fn send_or_receive(&mut self, thread: usize) {
+        let which = self.random.below(2);
+        let channel = self.extra(4 + which);
+        let op = [Op::Send(channel), Op::Receive(channel)][self.random.below(2)];
+        self.push(thread, op);
     }
 
     /// Events that leave everything as it is.

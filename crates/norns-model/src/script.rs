@@ -10,6 +10,7 @@
 //! wait c  timed-wait c  signal c  broadcast c
 //! barrier-init b 2  enter b  exit b
 //! sem-init s 0  sem-wait s  try-sem-wait s  post s
+//! send p  receive p
 //! load a  store a  rmw a  failed-exchange a
 //! read x  write x  alloc x  free x  event e  fence
 //! ```
@@ -120,7 +121,7 @@ impl Builder {
         let words: Vec<&str> = text.split_whitespace().collect();
         let name = words.get(1).copied().unwrap_or("");
         let number = || words[2].parse().expect("the third word is a number");
-        use ObjectKind::{Barrier, Condition, Mutex, Once, ReaderWriterLock, Semaphore};
+        use ObjectKind::{Barrier, Channel, Condition, Mutex, Once, ReaderWriterLock, Semaphore};
         let op = match words[0] {
             "start" => Op::Start,
             "end" => Op::End,
@@ -153,6 +154,8 @@ impl Builder {
             "sem-wait" => Op::SemWait(self.object(name, Semaphore)),
             "try-sem-wait" => Op::FailedSemWait(self.object(name, Semaphore)),
             "post" => Op::SemPost(self.object(name, Semaphore)),
+            "send" => Op::Send(self.object(name, Channel)),
+            "receive" => Op::Receive(self.object(name, Channel)),
             "load" => self.atomic(name, AtomicKind::Load),
             "store" => self.atomic(name, AtomicKind::Store),
             "rmw" => self.atomic(name, AtomicKind::ReadModifyWrite),

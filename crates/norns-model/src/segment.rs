@@ -62,7 +62,8 @@ fn is_local(op: Op) -> bool {
         | Effect::Once(..)
         | Effect::Condition(..)
         | Effect::Barrier(..)
-        | Effect::Semaphore(..) => false,
+        | Effect::Semaphore(..)
+        | Effect::Channel(..) => false,
     }
 }
 

@@ -13,6 +13,8 @@
 //!   as asleep.
 //! - A barrier may be entered again before all threads have left it.
 //! - The initialiser of a `once` is run by the thread that ran it in the trace.
+//! - A receive comes after every send on its channel that came before it in the trace. Where one of
+//!   them is missing, the thread would receive something else, or wait: it has left the trace.
 //! - In the faithful meaning a read needs the write that it saw as the last one.
 
 use norns_trace::effect::{OnBarrier, OnCondition, OnLock, OnOnce, OnSemaphore, OnThread};
@@ -143,7 +145,8 @@ impl Model<'_> {
                     .all(|(l, writer)| state.last_writer(l) == writer);
                 ready_or(same, Readiness::Diverged)
             }
-            Effect::Local => Readiness::Ready,
+            // What a receive needs are direct orders: see above.
+            Effect::Channel(..) | Effect::Local => Readiness::Ready,
         }
     }
 
@@ -243,7 +246,7 @@ impl Model<'_> {
                     }
                 }
             }
-            Effect::Thread(_) | Effect::Local => {}
+            Effect::Thread(_) | Effect::Channel(..) | Effect::Local => {}
         }
         state.advance(thread);
         event

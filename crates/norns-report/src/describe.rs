@@ -82,6 +82,8 @@ fn words(trace: &Trace, op: Op) -> (Mark, String) {
         Op::SemWait(o) => (Mark::Sync, format!("sem wait {}", object(o))),
         Op::FailedSemWait(o) => (Mark::Sync, format!("sem wait {} fails", object(o))),
         Op::SemPost(o) => (Mark::Sync, format!("sem post {}", object(o))),
+        Op::Send(_) => (Mark::Sync, "send through the kernel".into()),
+        Op::Receive(_) => (Mark::Sync, "receive through the kernel".into()),
         Op::Atomic {
             address,
             size,
@@ -193,6 +195,7 @@ pub fn object_name(trace: &Trace, id: ObjectId) -> String {
         ObjectKind::Condition => "condition",
         ObjectKind::Barrier => "barrier",
         ObjectKind::Semaphore => "semaphore",
+        ObjectKind::Channel => "channel",
     };
     format!("{kind} {}", address_name(trace, id))
 }
@@ -292,6 +295,7 @@ pub fn access_kind(op: Op) -> AccessKind {
             OnSemaphore::Wait => AccessKind::SemWait,
             OnSemaphore::Init(_) | OnSemaphore::FailedWait | OnSemaphore::Post => AccessKind::Event,
         },
+        Effect::Channel(..) => AccessKind::Event,
         Effect::Memory(touch) => match (touch.kind, touch.writes) {
             (TouchKind::Plain, false) => AccessKind::Read,
             (TouchKind::Plain, true) => AccessKind::Write,

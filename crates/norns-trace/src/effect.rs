@@ -19,6 +19,7 @@ pub enum Effect {
     Condition(ObjectId, OnCondition),
     Barrier(ObjectId, OnBarrier),
     Semaphore(ObjectId, OnSemaphore),
+    Channel(ObjectId, OnChannel),
     Memory(Touch),
     /// Nothing that lets another thread go on or that this thread could wait for: calls, fences,
     /// custom events.
@@ -90,6 +91,15 @@ pub enum OnSemaphore {
     /// The value was not positive.
     FailedWait,
     Post,
+}
+
+/// What passes through the kernel. Every schedule keeps who received from whom: another message
+/// would make the program do something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnChannel {
+    Send,
+    /// Got what all earlier sends gave. Where one of them is missing, the thread has left the trace.
+    Receive,
 }
 
 /// How an event touches memory.
@@ -198,7 +208,8 @@ impl Effect {
             | Effect::Once(object, _)
             | Effect::Condition(object, _)
             | Effect::Barrier(object, _)
-            | Effect::Semaphore(object, _) => Some(object),
+            | Effect::Semaphore(object, _)
+            | Effect::Channel(object, _) => Some(object),
             Effect::Thread(_) | Effect::Memory(_) | Effect::Local => None,
         }
     }
@@ -227,7 +238,11 @@ impl Effect {
                 OnSemaphore::FailedWait => true,
                 OnSemaphore::Init(_) | OnSemaphore::Wait | OnSemaphore::Post => false,
             },
-            Effect::Once(..) | Effect::Barrier(..) | Effect::Memory(_) | Effect::Local => false,
+            Effect::Once(..)
+            | Effect::Barrier(..)
+            | Effect::Channel(..)
+            | Effect::Memory(_)
+            | Effect::Local => false,
         }
     }
 
@@ -263,7 +278,7 @@ impl Effect {
                 OnSemaphore::Wait => true,
                 OnSemaphore::Init(_) | OnSemaphore::FailedWait | OnSemaphore::Post => false,
             },
-            Effect::Memory(_) | Effect::Local => false,
+            Effect::Channel(..) | Effect::Memory(_) | Effect::Local => false,
         }
     }
 
@@ -303,6 +318,10 @@ impl Effect {
                 OnSemaphore::Post => Sends(Channel::Object(semaphore)),
                 OnSemaphore::Wait => Receives(Channel::Object(semaphore)),
                 OnSemaphore::Init(_) | OnSemaphore::FailedWait => Handoff::None,
+            },
+            Effect::Channel(channel, act) => match act {
+                OnChannel::Send => Sends(Channel::Object(channel)),
+                OnChannel::Receive => Receives(Channel::Object(channel)),
             },
             Effect::Memory(_) | Effect::Local => Handoff::None,
         }

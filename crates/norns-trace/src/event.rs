@@ -170,6 +170,13 @@ pub enum Op {
     FailedSemWait(ObjectId),
     SemPost(ObjectId),
 
+    /// Gave something to the kernel that others can receive: bytes for a pipe, a signal. An event
+    /// before the system call.
+    Send(ObjectId),
+    /// Got from the kernel what every earlier `Send` on this channel gave to it. An event after
+    /// the system call.
+    Receive(ObjectId),
+
     Atomic {
         address: u64,
         size: u8,

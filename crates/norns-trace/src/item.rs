@@ -156,7 +156,7 @@ pub const ORDERS: [(&str, MemoryOrder); 6] = [
     ("seq-cst", MemoryOrder::SeqCst),
 ];
 
-pub const OBJECT_KINDS: [(&str, ObjectKind); 10] = {
+pub const OBJECT_KINDS: [(&str, ObjectKind); 11] = {
     use ObjectKind::*;
     [
         ("mutex", Mutex),
@@ -169,6 +169,7 @@ pub const OBJECT_KINDS: [(&str, ObjectKind); 10] = {
         ("condition", Condition),
         ("barrier", Barrier),
         ("semaphore", Semaphore),
+        ("channel", Channel),
     ]
 };
 
@@ -186,6 +187,7 @@ impl ObjectKind {
             ObjectKind::Condition => object::CONDITION,
             ObjectKind::Barrier => object::BARRIER,
             ObjectKind::Semaphore => object::SEMAPHORE,
+            ObjectKind::Channel => object::CHANNEL,
         }
     }
 

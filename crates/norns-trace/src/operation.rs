@@ -5,7 +5,8 @@
 //! follows from these facts is asked of `Effect`, so that most analyses never name an operation.
 
 use crate::effect::{
-    Effect, Mode, OnBarrier, OnCondition, OnLock, OnOnce, OnSemaphore, OnThread, Touch, TouchKind,
+    Effect, Mode, OnBarrier, OnChannel, OnCondition, OnLock, OnOnce, OnSemaphore, OnThread, Touch,
+    TouchKind,
 };
 use crate::event::{Access, AtomicKind, MemoryOrder, ObjectId, Op, ThreadId};
 use norns_wire::Code;
@@ -176,6 +177,8 @@ operations! {
     34 "enter" Enter = None, Enter, Free, Effect::Local;
     35 "leave" Leave = None, Leave, Free, Effect::Local;
     36 "custom" Custom(custom) = Custom(custom), Custom, Scheduled, Effect::Local;
+    37 "send" Send(o) = Object(o), Send, Free, Effect::Channel(o, OnChannel::Send);
+    38 "receive" Receive(o) = Object(o), Receive, Free, Effect::Channel(o, OnChannel::Receive);
 }
 
 impl Op {

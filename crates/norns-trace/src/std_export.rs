@@ -83,6 +83,7 @@ pub fn project(trace: &Trace) -> (Trace, BTreeMap<&'static str, u64>) {
             | Effect::Condition(..)
             | Effect::Barrier(..)
             | Effect::Semaphore(..)
+            | Effect::Channel(..)
             | Effect::Local => count(&mut left_out, event.op),
         }
     }

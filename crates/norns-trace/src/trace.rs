@@ -43,6 +43,8 @@ pub enum ObjectKind {
     Condition,
     Barrier,
     Semaphore,
+    /// Something in the kernel through which threads order each other: bytes in a pipe, a signal.
+    Channel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -100,6 +100,11 @@ bytes! {
         /// 0; 0. Ordered. In a recording of one thread at a time: another thread runs from here on.
         /// What this thread did before is before whatever others do after.
         Turn = 41,
+        /// Channel (an object of kind `CHANNEL`); its kind. Ordered; the number is taken before the
+        /// system call that sends.
+        Send = 42,
+        /// As `Send`; the number is taken after the system call that received.
+        Receive = 43,
     }
 }
 
@@ -157,6 +162,7 @@ pub mod object {
     pub const CONDITION: u8 = 8;
     pub const BARRIER: u8 = 9;
     pub const SEMAPHORE: u8 = 10;
+    pub const CHANNEL: u8 = 11;
     /// Added to the kind when other processes can use the object too.
     pub const SHARED: u8 = 0x80;
 }

@@ -50,6 +50,8 @@ pub(super) fn memory(op: Op) -> Option<(Access, bool, bool)> {
         | Op::SemWait(_)
         | Op::FailedSemWait(_)
         | Op::SemPost(_)
+        | Op::Send(_)
+        | Op::Receive(_)
         | Op::Fence(_)
         | Op::Enter
         | Op::Leave
@@ -145,6 +147,16 @@ impl Checker<'_> {
                 if let (Op::Free(_), None) = (event.op, block.2) {
                     block.2 = Some(i);
                 }
+            }
+        }
+    }
+
+    /// On which channels each thread sent, and when.
+    pub(super) fn gather_sends(&mut self) {
+        for (i, event) in self.trace.events.iter().enumerate() {
+            if let Op::Send(channel) = event.op {
+                let by_thread = self.sends.entry(channel).or_default();
+                by_thread.entry(event.thread).or_default().push(i);
             }
         }
     }

@@ -67,6 +67,8 @@ pub struct Checker<'t> {
     allocation: Vec<u32>,
     /// For an allocation, the frees of what was at its bytes before.
     freed_before: HashMap<usize, Vec<usize>>,
+    /// The sends on each channel, in order, by thread.
+    sends: HashMap<ObjectId, HashMap<ThreadId, Vec<usize>>>,
     /// First bytes of cells that are never accessed in part.
     cells: Vec<u64>,
     /// For every event its cells, from and to; empty in the optimistic meaning, like the rest.
@@ -89,6 +91,7 @@ impl<'t> Checker<'t> {
             unexplained: HashSet::new(),
             allocation: vec![NOBODY; trace.events.len()],
             freed_before: HashMap::new(),
+            sends: HashMap::new(),
             cells: Vec::new(),
             cells_of: Vec::new(),
             saw_from: Vec::new(),
@@ -103,6 +106,7 @@ impl<'t> Checker<'t> {
         checker.gather_numbers();
         checker.gather_waits();
         checker.gather_blocks();
+        checker.gather_sends();
         if meaning == Meaning::Faithful {
             checker.gather_reads();
         }

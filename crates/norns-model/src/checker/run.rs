@@ -192,6 +192,17 @@ impl Checker<'_> {
                     "the thread has ended, so joining would not fail",
                 )?;
             }
+            Op::Receive(channel) => {
+                let senders = self.sends.get(&channel).into_iter().flatten();
+                let mut last = senders.filter_map(|(_, sends)| {
+                    let before = sends.partition_point(|&send| send < event);
+                    sends[..before].last()
+                });
+                need(
+                    last.all(|&send| self.happened(run, send)),
+                    "what it received has not been sent",
+                )?;
+            }
             Op::Read(_) | Op::Write(_) | Op::Allocate(_) | Op::Free(_) | Op::Atomic { .. } => {
                 self.access(run, event)?;
             }
@@ -205,6 +216,7 @@ impl Checker<'_> {
             | Op::FailedWait(_)
             | Op::BarrierInit { .. }
             | Op::SemInit { .. }
+            | Op::Send(_)
             | Op::Fence(_)
             | Op::Enter
             | Op::Leave

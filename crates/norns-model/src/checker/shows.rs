@@ -172,6 +172,8 @@ impl Checker<'_> {
                 | Op::SemInit { .. }
                 | Op::FailedSemWait(_)
                 | Op::SemPost(_)
+                | Op::Send(_)
+                | Op::Receive(_)
                 | Op::Atomic { .. }
                 | Op::Fence(_)
                 | Op::Read(_)

@@ -205,13 +205,15 @@ impl Writer<'_> {
             Op::Read(_) | Op::Write(_) | Op::Allocate(_) | Op::Free(_) | Op::Atomic { .. } => {
                 self.access(event, &t, steps);
             }
-            // The start of a thread is its first step, and objects have their first values from
-            // the beginning.
+            // The start of a thread is its first step, objects have their first values from the
+            // beginning, and what is received is marked where it is sent.
             Op::Start
             | Op::Detach(_)
             | Op::FailedWait(_)
             | Op::BarrierInit { .. }
             | Op::SemInit { .. }
+            | Op::Send(_)
+            | Op::Receive(_)
             | Op::Fence(_)
             | Op::Enter
             | Op::Leave

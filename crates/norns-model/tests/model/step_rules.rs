@@ -72,6 +72,29 @@ fn fork_and_join() {
 }
 
 #[test]
+fn a_receive_comes_after_the_sends_that_came_before_it() {
+    let script = "A: write x, send p
+                  B: send p, send q
+                  C: receive p, read x
+                  A: send p
+                  C: receive q";
+    check(
+        script,
+        &[
+            "can A A B C C",
+            "can B A A C A C B C",
+            "can B B A A C C C",
+            "cannot C",
+            "cannot A A C",
+            "cannot B A C",
+            "cannot B A A C C C",
+        ],
+    );
+    // What nobody has sent comes from outside.
+    check("A: receive p\nB: send p", &["can A B", "can B A"]);
+}
+
+#[test]
 fn a_thread_without_a_fork_starts_at_once() {
     check("A: write x\nB: write x", &["can B A", "can A B"]);
 }

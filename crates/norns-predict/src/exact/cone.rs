@@ -251,7 +251,12 @@ fn helpers(effect: Effect) -> Option<(ObjectId, Class)> {
             // Other threads release the lock anyway, since they stop only where they hold none.
             OnLock::Acquire(_) | OnLock::Release => None,
         },
-        // Forks, joins, `once` and reads: must-happen-before and `must_see` name the events needed.
-        Effect::Thread(_) | Effect::Once(..) | Effect::Memory(_) | Effect::Local => None,
+        // Forks, joins, `once`, receives and reads: must-happen-before and `must_see` name the events
+        // needed.
+        Effect::Thread(_)
+        | Effect::Once(..)
+        | Effect::Channel(..)
+        | Effect::Memory(_)
+        | Effect::Local => None,
     }
 }

@@ -189,7 +189,7 @@ fn class(effect: Effect) -> Option<(ObjectId, Class)> {
             OnOnce::End => (once, Class::OnceEnd),
             OnOnce::Begin | OnOnce::Pass => return None,
         },
-        Effect::Thread(_) | Effect::Memory(_) | Effect::Local => return None,
+        Effect::Thread(_) | Effect::Channel(..) | Effect::Memory(_) | Effect::Local => return None,
     };
     Some((object, class))
 }

@@ -54,6 +54,7 @@ impl Projection {
                 | Effect::Condition(..)
                 | Effect::Barrier(..)
                 | Effect::Semaphore(..)
+                | Effect::Channel(..)
                 | Effect::Memory(_)
                 | Effect::Local => is_local(effect),
             };
@@ -150,10 +151,11 @@ impl Restored<'_> {
     }
 }
 
-/// Whether an operation neither waits for other threads nor lets them continue.
+/// Whether an operation neither waits for other threads nor lets them continue, apart from the direct
+/// orders of the model.
 fn is_local(effect: Effect) -> bool {
     match effect {
-        Effect::Memory(_) | Effect::Local => true,
+        Effect::Channel(..) | Effect::Memory(_) | Effect::Local => true,
         Effect::Thread(act) => match act {
             OnThread::Detach(_) => true,
             OnThread::Start
@@ -185,6 +187,7 @@ fn erased(model: &Model, lock_sets: &LockSets, ordered: &FxHashSet<EventIndex>) 
                     | ObjectKind::Condition
                     | ObjectKind::Barrier
                     | ObjectKind::Semaphore
+                    | ObjectKind::Channel
             )
         })
         .collect();
@@ -228,6 +231,7 @@ fn erased(model: &Model, lock_sets: &LockSets, ordered: &FxHashSet<EventIndex>) 
                 | Effect::Once(..)
                 | Effect::Condition(..)
                 | Effect::Barrier(..)
+                | Effect::Channel(..)
                 | Effect::Memory(_)
                 | Effect::Local => is_local(effect) && !ordered.contains(&here),
             };

@@ -200,7 +200,7 @@ impl Limits<'_> {
                 OnOnce::Begin | OnOnce::End => Move::Never,
             },
             Effect::Memory(_) => self.enabling_writer(state, event),
-            Effect::Thread(_) | Effect::Local => Move::Never,
+            Effect::Thread(_) | Effect::Channel(..) | Effect::Local => Move::Never,
         }
     }
 
@@ -281,7 +281,7 @@ impl Limits<'_> {
                     self.for_dependent_on_write(state, thread, event, pull);
                 }
             }
-            Effect::Once(..) | Effect::Local => {}
+            Effect::Once(..) | Effect::Channel(..) | Effect::Local => {}
         }
     }
 

@@ -190,6 +190,7 @@ impl<'m> Builder<'m> {
             | Effect::Lock(_, OnLock::Acquire(_) | OnLock::Release)
             | Effect::Condition(_, OnCondition::Signal | OnCondition::Broadcast)
             | Effect::Thread(_)
+            | Effect::Channel(..)
             | Effect::Local => {}
         }
         if raised && self.scratch != self.clocks.row(row) {
@@ -225,10 +226,11 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// Adds the event to the clock of its object. Locks have none: `critical.rs` treats them.
+    /// Adds the event to the clock of its object. Locks have none: `critical.rs` treats them. Nor have
+    /// channels, whose orders are direct ones of the model.
     fn note_object(&mut self, event: EventIndex, effect: Effect) {
         let object = match effect {
-            Effect::Lock(..) => None,
+            Effect::Lock(..) | Effect::Channel(..) => None,
             Effect::Thread(_)
             | Effect::Once(..)
             | Effect::Condition(..)

@@ -232,6 +232,7 @@ impl<'m> Builder<'m> {
             | Effect::Condition(..)
             | Effect::Barrier(..)
             | Effect::Semaphore(..)
+            | Effect::Channel(..)
             | Effect::Memory(_)
             | Effect::Local => {}
         }

@@ -289,7 +289,7 @@ fn is_approximated(effect: Effect) -> bool {
         Effect::Once(..) | Effect::Condition(..) | Effect::Barrier(..) | Effect::Semaphore(..) => {
             true
         }
-        Effect::Memory(_) | Effect::Local => false,
+        Effect::Channel(..) | Effect::Memory(_) | Effect::Local => false,
     }
 }
 

@@ -163,7 +163,7 @@ impl Scheduler<'_, '_> {
             | Effect::Barrier(object, _)
             | Effect::Semaphore(object, _) => self.object_in_order(event, object),
             Effect::Memory(_) => model.meaning != Meaning::Faithful || self.memory_allows(event),
-            Effect::Thread(_) | Effect::Local => true,
+            Effect::Thread(_) | Effect::Channel(..) | Effect::Local => true,
         }
     }
 
@@ -292,6 +292,7 @@ impl Scheduler<'_, '_> {
             | Effect::Condition(..)
             | Effect::Barrier(..)
             | Effect::Semaphore(..)
+            | Effect::Channel(..)
             | Effect::Local => {}
         }
         self.done[thread] += 1;

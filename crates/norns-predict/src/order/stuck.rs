@@ -90,6 +90,7 @@ pub fn required(model: &Model<'_>, blocked: &[EventIndex]) -> Vec<Required> {
             | Effect::Lock(..)
             | Effect::Once(..)
             | Effect::Barrier(..)
+            | Effect::Channel(..)
             | Effect::Memory(_)
             | Effect::Local => {}
         }

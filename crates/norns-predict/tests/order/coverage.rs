@@ -13,7 +13,7 @@ pub struct Coverage {
 }
 
 /// The kinds that traces with all primitives have to contain.
-pub const SYNCHRONISATION: [&str; 37] = [
+pub const SYNCHRONISATION: [&str; 39] = [
     "start",
     "end",
     "fork",
@@ -45,6 +45,8 @@ pub const SYNCHRONISATION: [&str; 37] = [
     "semaphore wait",
     "failed semaphore wait",
     "semaphore post",
+    "send",
+    "receive",
     "atomic load",
     "atomic store",
     "atomic exchange",
@@ -108,6 +110,8 @@ fn kind(trace: &Trace, op: Op) -> &'static str {
         Op::SemWait(_) => "semaphore wait",
         Op::FailedSemWait(_) => "failed semaphore wait",
         Op::SemPost(_) => "semaphore post",
+        Op::Send(_) => "send",
+        Op::Receive(_) => "receive",
         Op::Atomic { kind, .. } => match kind {
             AtomicKind::Load => "atomic load",
             AtomicKind::Store => "atomic store",

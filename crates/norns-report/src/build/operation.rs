@@ -130,6 +130,7 @@ fn doing(trace: &Trace, index: EventIndex) -> String {
             | OnThread::FailedJoin(_)
             | OnThread::Detach(_),
         )
+        | Effect::Channel(..)
         | Effect::Local => stands_before(),
     }
 }

@@ -95,7 +95,8 @@ pub(super) fn is_synchronisation(op: Op) -> bool {
         | Effect::Once(..)
         | Effect::Condition(..)
         | Effect::Barrier(..)
-        | Effect::Semaphore(..) => true,
+        | Effect::Semaphore(..)
+        | Effect::Channel(..) => true,
         Effect::Memory(touch) => touch.kind == TouchKind::Atomic,
         Effect::Local => !is_call(op),
     }

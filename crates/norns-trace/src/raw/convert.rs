@@ -234,7 +234,9 @@ impl Convert {
             | Code::BarrierExit
             | Code::SemWait
             | Code::FailedSemWait
-            | Code::SemPost => self.object_operation(thread, record, out),
+            | Code::SemPost
+            | Code::Send
+            | Code::Receive => self.object_operation(thread, record, out),
         }
     }
 
@@ -286,7 +288,8 @@ impl Convert {
             | ObjectKind::ReaderWriterLock
             | ObjectKind::SpinLock
             | ObjectKind::Once
-            | ObjectKind::Condition => None,
+            | ObjectKind::Condition
+            | ObjectKind::Channel => None,
         }
     }
 

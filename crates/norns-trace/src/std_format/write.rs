@@ -71,6 +71,8 @@ pub fn write(trace: &Trace, output: &mut impl Write) -> Result<(), StdError> {
             | Op::SemWait(_)
             | Op::FailedSemWait(_)
             | Op::SemPost(_)
+            | Op::Send(_)
+            | Op::Receive(_)
             | Op::Atomic { .. }
             | Op::Fence(_)
             | Op::Allocate(_)

@@ -158,6 +158,8 @@ fn name(op: Op) -> &'static str {
         Op::SemWait(_) => "sem-wait",
         Op::FailedSemWait(_) => "failed-sem-wait",
         Op::SemPost(_) => "sem-post",
+        Op::Send(_) => "send",
+        Op::Receive(_) => "receive",
         Op::Atomic { .. } => "atomic",
         Op::Fence(_) => "fence",
         Op::Read(_) => "read",
@@ -196,6 +198,7 @@ fn object_kind(kind: ObjectKind) -> &'static str {
         ObjectKind::Condition => "condition",
         ObjectKind::Barrier => "barrier",
         ObjectKind::Semaphore => "semaphore",
+        ObjectKind::Channel => "channel",
     }
 }
 

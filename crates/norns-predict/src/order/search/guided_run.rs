@@ -206,6 +206,7 @@ impl GuidedRun<'_, '_> {
             | Effect::Once(..)
             | Effect::Condition(..)
             | Effect::Barrier(..)
+            | Effect::Channel(..)
             | Effect::Memory(_)
             | Effect::Local => false,
         };

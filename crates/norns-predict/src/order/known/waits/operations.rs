@@ -188,6 +188,7 @@ pub fn thread_ops(model: &Model<'_>, clocks: &Clocks) -> Option<Vec<ThreadOps>> 
                 | Effect::Thread(_)
                 | Effect::Lock(..)
                 | Effect::Once(..)
+                | Effect::Channel(..)
                 | Effect::Memory(_)
                 | Effect::Local => continue,
             };
@@ -284,6 +285,7 @@ fn waited_for(model: &Model<'_>) -> Vec<bool> {
                 | Effect::Thread(_)
                 | Effect::Lock(..)
                 | Effect::Once(..)
+                | Effect::Channel(..)
                 | Effect::Memory(_)
                 | Effect::Local => {}
             }
