@@ -72,16 +72,40 @@ macro_rules! interpose {
 
             #[cfg_attr(not(test), unsafe(no_mangle))]
             #[unsafe(naked)]
-            #[allow(non_snake_case)]
+            #[allow(non_snake_case, clippy::too_many_arguments)]
             unsafe extern "C-unwind" fn $name($($argument: $type),*) $(-> $result)? {
                 core::arch::naked_asm!(
-                    concat!("mov ", $crate::register_behind!($($argument)*), ", qword ptr [rsp]"),
-                    "jmp {implementation}",
+                    $crate::real::pass_return_address!($($argument)*),
                     implementation = sym implementation,
                 )
             }
         };
     )*};
+}
+
+/// Goes on to `{implementation}` with the return address as one more argument: in the next register
+/// or, behind six others, on the stack.
+macro_rules! pass_return_address {
+    ($a:ident $b:ident $c:ident $d:ident $e:ident $f:ident) => {
+        concat!(
+            ".cfi_startproc\n",
+            "push qword ptr [rsp]\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "call {implementation}\n",
+            "add rsp, 8\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "ret\n",
+            ".cfi_endproc",
+        )
+    };
+    ($($argument:ident)*) => {
+        concat!(
+            "mov ",
+            $crate::register_behind!($($argument)*),
+            ", qword ptr [rsp]\n",
+            "jmp {implementation}",
+        )
+    };
 }
 
 /// The register of the argument behind so many others.
@@ -106,4 +130,4 @@ macro_rules! register_behind {
     };
 }
 
-pub(crate) use {interpose, real, register_behind};
+pub(crate) use {interpose, pass_return_address, real, register_behind};

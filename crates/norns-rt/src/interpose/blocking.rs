@@ -1,13 +1,13 @@
 //! Calls that may sleep in the kernel. In a recording in which one thread runs at a time others
-//! run meanwhile; in every other mode these do nothing but the real call.
+//! run meanwhile. The buffers of a call are accesses of its caller in every mode (`buffer`).
 //!
 //! A call on a descriptor that is ready keeps the turn: it does not sleep, and so the next thread to
-//! run does not depend on how fast the kernel is. What a call wrote into memory of the program is
-//! logged as a write. Calls that are missing here (streams of the C library, system calls made
-//! without a function) are left to the watchdog.
+//! run does not depend on how fast the kernel is. Calls that are missing here (streams of the C
+//! library, system calls made without a function) are left to the watchdog.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
+use super::buffer::{self, Message, Part};
 use crate::control::{self, futex, serial};
 use crate::errno::EINTR;
 use crate::mode::{is_controlled, is_serial};
@@ -21,13 +21,20 @@ mod real_functions {
 
     real! {
         fn read(file: c_int, to: Bytes, size: usize) -> isize;
+        fn __read_chk(file: c_int, to: Bytes, size: usize, room: usize) -> isize;
         fn write(file: c_int, from: Bytes, size: usize) -> isize;
+        fn pread(file: c_int, to: Bytes, size: usize, at: i64) -> isize;
+        fn pread64(file: c_int, to: Bytes, size: usize, at: i64) -> isize;
+        fn pwrite(file: c_int, from: Bytes, size: usize, at: i64) -> isize;
+        fn pwrite64(file: c_int, from: Bytes, size: usize, at: i64) -> isize;
+        fn preadv(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize;
+        fn pwritev(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize;
         fn readv(file: c_int, parts: *const Part, count: c_int) -> isize;
         fn writev(file: c_int, parts: *const Part, count: c_int) -> isize;
         fn recv(file: c_int, to: Bytes, size: usize, flags: c_int) -> isize;
         fn send(file: c_int, from: Bytes, size: usize, flags: c_int) -> isize;
-        fn recvmsg(file: c_int, message: Bytes, flags: c_int) -> isize;
-        fn sendmsg(file: c_int, message: Bytes, flags: c_int) -> isize;
+        fn recvmsg(file: c_int, message: *mut Message, flags: c_int) -> isize;
+        fn sendmsg(file: c_int, message: *mut Message, flags: c_int) -> isize;
         fn accept(file: c_int, address: Bytes, length: Bytes) -> c_int;
         fn accept4(file: c_int, address: Bytes, length: Bytes, flags: c_int) -> c_int;
         fn connect(file: c_int, address: Bytes, length: u32) -> c_int;
@@ -73,13 +80,6 @@ mod real_functions {
 }
 
 use real_functions as real_call;
-
-/// `struct iovec`.
-#[repr(C)]
-pub struct Part {
-    start: Bytes,
-    size: usize,
-}
 
 /// `struct timespec`.
 #[repr(C)]
@@ -136,12 +136,6 @@ fn away_unless<R>(at_once: bool, call: impl FnOnce() -> R) -> R {
     if at_once { call() } else { away(call) }
 }
 
-fn wrote(to: Bytes, size: isize, pc: usize) {
-    if size > 0 {
-        values::written(to as usize, size as usize, pc);
-    }
-}
-
 /// Sleeps for `duration` nanoseconds. Returns what is left of it if a signal came first; `None` when
 /// the caller has to make the real call.
 fn sleep_for(clock: c_int, duration: i64) -> Option<i64> {
@@ -171,54 +165,93 @@ fn set_error(number: c_int) {
 interpose! {
     fn read(file: c_int, to: Bytes, size: usize) -> isize |pc| {
         let result = on(file, POLLIN, || real_call::read(file, to, size));
-        wrote(to, result, pc);
+        buffer::received(to, result, size, pc);
         result
     }
     fn __read_chk(file: c_int, to: Bytes, size: usize, room: usize) -> isize |pc| {
-        let result = on(file, POLLIN, || real_call::read(file, to, size));
-        wrote(to, result, pc);
+        let result = on(file, POLLIN, || real_call::__read_chk(file, to, size, room));
+        buffer::received(to, result, size, pc);
+        result
+    }
+    fn pread(file: c_int, to: Bytes, size: usize, at: i64) -> isize |pc| {
+        let result = real_call::pread(file, to, size, at);
+        buffer::received(to, result, size, pc);
+        result
+    }
+    fn pread64(file: c_int, to: Bytes, size: usize, at: i64) -> isize |pc| {
+        let result = real_call::pread64(file, to, size, at);
+        buffer::received(to, result, size, pc);
         result
     }
     fn write(file: c_int, from: Bytes, size: usize) -> isize |pc| {
+        buffer::kernel_reads(from, size, pc);
         on(file, POLLOUT, || real_call::write(file, from, size))
+    }
+    fn pwrite(file: c_int, from: Bytes, size: usize, at: i64) -> isize |pc| {
+        buffer::kernel_reads(from, size, pc);
+        real_call::pwrite(file, from, size, at)
+    }
+    fn pwrite64(file: c_int, from: Bytes, size: usize, at: i64) -> isize |pc| {
+        buffer::kernel_reads(from, size, pc);
+        real_call::pwrite64(file, from, size, at)
     }
     fn readv(file: c_int, parts: *const Part, count: c_int) -> isize |pc| {
         let result = on(file, POLLIN, || real_call::readv(file, parts, count));
-        let mut left = result;
-        for index in 0..count.max(0) as usize {
-            let part = &*parts.add(index);
-            wrote(part.start, left.min(part.size as isize), pc);
-            left -= part.size as isize;
-            if left <= 0 {
-                break;
-            }
-        }
+        buffer::received_parts(parts, count.max(0) as usize, result, pc);
+        result
+    }
+    fn preadv(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize |pc| {
+        let result = real_call::preadv(file, parts, count, at);
+        buffer::received_parts(parts, count.max(0) as usize, result, pc);
         result
     }
     fn writev(file: c_int, parts: *const Part, count: c_int) -> isize |pc| {
+        buffer::reads_parts(parts, count.max(0) as usize, pc);
         on(file, POLLOUT, || real_call::writev(file, parts, count))
+    }
+    fn pwritev(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize |pc| {
+        buffer::reads_parts(parts, count.max(0) as usize, pc);
+        real_call::pwritev(file, parts, count, at)
     }
     fn recv(file: c_int, to: Bytes, size: usize, flags: c_int) -> isize |pc| {
         let result = on(file, POLLIN, || real_call::recv(file, to, size, flags));
-        wrote(to, result.min(size as isize), pc);
+        buffer::received(to, result, size, pc);
         result
     }
     fn send(file: c_int, from: Bytes, size: usize, flags: c_int) -> isize |pc| {
+        buffer::kernel_reads(from, size, pc);
         on(file, POLLOUT, || real_call::send(file, from, size, flags))
     }
-    fn recvmsg(file: c_int, message: Bytes, flags: c_int) -> isize |pc| {
-        on(file, POLLIN, || real_call::recvmsg(file, message, flags))
+    fn recvfrom(file: c_int, to: Bytes, size: usize, flags: c_int, address: Bytes, length: Bytes) -> isize |pc| {
+        let call = || on(file, POLLIN, || real_call::recvfrom(file, to, size, flags, address, length));
+        let result = buffer::filling_address(address, length, pc, call, |result| result >= 0);
+        buffer::received(to, result, size, pc);
+        result
     }
-    fn sendmsg(file: c_int, message: Bytes, flags: c_int) -> isize |pc| {
+    fn sendto(file: c_int, from: Bytes, size: usize, flags: c_int, address: Bytes, length: u32) -> isize |pc| {
+        buffer::kernel_reads(from, size, pc);
+        buffer::kernel_reads(address, length as usize, pc);
+        on(file, POLLOUT, || real_call::sendto(file, from, size, flags, address, length))
+    }
+    fn recvmsg(file: c_int, message: *mut Message, flags: c_int) -> isize |pc| {
+        buffer::receiving_message(message, pc, || {
+            on(file, POLLIN, || real_call::recvmsg(file, message, flags))
+        })
+    }
+    fn sendmsg(file: c_int, message: *mut Message, flags: c_int) -> isize |pc| {
+        buffer::reads_message(message, pc);
         on(file, POLLOUT, || real_call::sendmsg(file, message, flags))
     }
     fn accept(file: c_int, address: Bytes, length: Bytes) -> c_int |pc| {
-        on(file, POLLIN, || real_call::accept(file, address, length))
+        let call = || on(file, POLLIN, || real_call::accept(file, address, length));
+        buffer::filling_address(address, length, pc, call, |result| result >= 0)
     }
     fn accept4(file: c_int, address: Bytes, length: Bytes, flags: c_int) -> c_int |pc| {
-        on(file, POLLIN, || real_call::accept4(file, address, length, flags))
+        let call = || on(file, POLLIN, || real_call::accept4(file, address, length, flags));
+        buffer::filling_address(address, length, pc, call, |result| result >= 0)
     }
     fn connect(file: c_int, address: Bytes, length: u32) -> c_int |pc| {
+        buffer::kernel_reads(address, length as usize, pc);
         away(|| real_call::connect(file, address, length))
     }
     fn poll(files: Bytes, count: usize, milliseconds: c_int) -> c_int |pc| {
@@ -229,6 +262,9 @@ interpose! {
     }
     fn select(count: c_int, read: Bytes, write: Bytes, except: Bytes, time: Bytes) -> c_int |pc| {
         away(|| real_call::select(count, read, write, except, time))
+    }
+    fn pselect(count: c_int, read: Bytes, write: Bytes, except: Bytes, time: Bytes, mask: Bytes) -> c_int |pc| {
+        away(|| real_call::pselect(count, read, write, except, time, mask))
     }
     fn epoll_wait(file: c_int, events: Bytes, most: c_int, milliseconds: c_int) -> c_int |pc| {
         away_unless(milliseconds == 0, || {
@@ -359,13 +395,14 @@ interpose! {
         away(|| real_call::semtimedop(semaphores, operations, count, time))
     }
     fn msgsnd(queue: c_int, message: Bytes, size: usize, flags: c_int) -> c_int |pc| {
+        buffer::kernel_reads(message, size.saturating_add(8), pc);
         away(|| real_call::msgsnd(queue, message, size, flags))
     }
     fn msgrcv(queue: c_int, message: Bytes, size: usize, kind: c_long, flags: c_int) -> isize |pc| {
         let result = away(|| real_call::msgrcv(queue, message, size, kind, flags));
         if result >= 0 {
             // The message type, a long, precedes the text.
-            wrote(message, result + 8, pc);
+            buffer::filled(message, result as usize + 8, pc);
         }
         result
     }
@@ -396,8 +433,8 @@ interpose! {
     }
 }
 
-/// With six arguments no register is left for the return address; `syscall` has a seventh on the
-/// stack, which may be anything when the system call has fewer.
+/// `syscall` has a seventh argument on the stack, which may be anything when the system call has
+/// fewer.
 #[cfg(not(test))]
 mod exported {
     use super::*;
@@ -419,50 +456,5 @@ mod exported {
         away_unless(!waits, || unsafe {
             real_call::syscall(number, a, b, c, d, e, f)
         })
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C-unwind" fn recvfrom(
-        file: c_int,
-        to: Bytes,
-        size: usize,
-        flags: c_int,
-        address: Bytes,
-        length: Bytes,
-    ) -> isize {
-        // SAFETY: the program's own call, passed on with its arguments.
-        let result = on(file, POLLIN, || unsafe {
-            real_call::recvfrom(file, to, size, flags, address, length)
-        });
-        wrote(to, result.min(size as isize), 0);
-        result
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C-unwind" fn sendto(
-        file: c_int,
-        from: Bytes,
-        size: usize,
-        flags: c_int,
-        address: Bytes,
-        length: u32,
-    ) -> isize {
-        // SAFETY: the program's own call, passed on with its arguments.
-        on(file, POLLOUT, || unsafe {
-            real_call::sendto(file, from, size, flags, address, length)
-        })
-    }
-
-    #[unsafe(no_mangle)]
-    unsafe extern "C-unwind" fn pselect(
-        count: c_int,
-        read: Bytes,
-        write: Bytes,
-        except: Bytes,
-        time: Bytes,
-        mask: Bytes,
-    ) -> c_int {
-        // SAFETY: the program's own call, passed on with its arguments.
-        away(|| unsafe { real_call::pselect(count, read, write, except, time, mask) })
     }
 }

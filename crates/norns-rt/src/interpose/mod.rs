@@ -3,6 +3,7 @@
 mod allocation;
 mod barrier;
 mod blocking;
+mod buffer;
 mod c11;
 pub mod condition;
 pub mod mutex;

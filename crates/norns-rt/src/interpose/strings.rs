@@ -6,9 +6,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use crate::hooks::slow_access;
-use crate::mode::{Mode, mode};
-use crate::record;
+use super::buffer::{reads, seen, writes};
 use crate::{interpose, real};
 
 type Text = *const c_char;
@@ -55,30 +53,6 @@ mod real_functions {
 }
 
 use real_functions as real_call;
-
-/// Whether ranges are logged in this run: not for a program that is not instrumented.
-#[inline(always)]
-fn seen() -> bool {
-    match mode() {
-        Mode::Off => false,
-        Mode::Record | Mode::RecordValues => record::sees_memory(),
-        Mode::Replay | Mode::Detect | Mode::ReplayDetect => true,
-    }
-}
-
-#[inline(always)]
-fn reads<T>(from: *const T, size: usize, pc: usize) {
-    if seen() {
-        slow_access(from as usize, size, false, pc);
-    }
-}
-
-#[inline(always)]
-fn writes<T>(to: *const T, size: usize, pc: usize) {
-    if seen() {
-        slow_access(to as usize, size, true, pc);
-    }
-}
 
 /// How many bytes of two texts must be compared, up to and including the first difference or the
 /// terminating zero.
