@@ -34,6 +34,14 @@ pub enum NotAnalysed {
     Pairs { more_than: usize },
     /// Accesses that may race with an earlier one: the budget was spent.
     RacyEvents { undecided: usize },
+    /// Racy pairs of accesses of which the solver could not say whether values allow them.
+    PairsWithValues { undecided: usize },
+    /// Locations whose accesses were not all compared with each other.
+    Locations { locations: usize, accesses: usize },
+    /// Findings whose witnesses are not listed: there are too many.
+    Unlisted { findings: usize },
+    /// What no engine came to: the work of the prediction was spent, or the time was up.
+    OutOfBudget { by_the_clock: bool },
 
     /// Everything: the trace is too long for the refinement checker.
     LongForRefinement { events: usize, most: usize },

@@ -5,6 +5,7 @@
 //! common lock (Carril 2017, section 5.5.2), and cycles of which two members hold a gate lock
 //! (Havelund 2000) or are ordered.
 
+use norns_budget::Budget;
 use norns_model::Model;
 use norns_model::location::LocationId;
 use norns_model::lock_set::LockSetId;
@@ -128,16 +129,20 @@ const RECENT: usize = 2;
 impl Accesses {
     /// Calls `then` for pairs of conflicting accesses that are near each other: every access with the
     /// most recent ones of each class (thread, place and set of locks). Their number is linear in the
-    /// number of accesses. A pair may occur twice.
+    /// number of accesses. A pair may occur twice. Stops when the work is spent.
     pub fn for_near_pairs(
         &self,
         model: &Model,
         index: &Index,
+        work: &Budget,
         mut then: impl FnMut(EventIndex, EventIndex),
     ) {
         for (_, events) in &self.by_location {
             let mut recent: Vec<(ClassKey, Vec<EventIndex>)> = Vec::new();
             for &second in events {
+                if !work.spend(recent.len() as u64) {
+                    return;
+                }
                 for (_, firsts) in &recent {
                     for &first in firsts.iter().rev() {
                         if model.conflict(first, second) {

@@ -6,7 +6,7 @@
 //! they disagree, the result says so. This is for small traces only: the checker does not know that
 //! states are vectors of positions.
 
-use norns_csp::Budget;
+use norns_budget::Budget;
 use norns_csp::check::Options as CheckOptions;
 use norns_csp::script::{Answer, Script, no_includes};
 use norns_model::cspm::{Cell, Checks, cspm};
@@ -14,7 +14,7 @@ use norns_model::location::LocationId;
 use norns_model::{Bug, Model, NotAnalysed, Witness};
 use norns_trace::{EventIndex, Trace};
 
-use crate::stage::{Detail, Engine, Options, Prediction, predict};
+use crate::stage::{Detail, Engine, Options, Prediction, predict_within};
 
 /// Longer traces are not analysed.
 pub const MOST_EVENTS: usize = 2_000;
@@ -29,7 +29,7 @@ enum Verdict {
     Undecided,
 }
 
-pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
+pub(crate) fn predict_by_csp(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
     if trace.events.len() > MOST_EVENTS {
         return Prediction {
             not_analysed: vec![NotAnalysed::LongForRefinement {
@@ -59,7 +59,7 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options) -> Prediction {
         detail: options.detail.max(Detail::Places),
         ..*options
     };
-    let mut found = predict(trace, &exact);
+    let mut found = predict_within(trace, &exact, work);
     let (deadlock, races) = verdicts.split_at(usize::from(options.deadlocks));
     let races = Races {
         model: &model,
@@ -163,9 +163,9 @@ fn verdicts(text: &str) -> Result<Vec<Verdict>, String> {
         .map_err(|error| format!("the model is not accepted: {error}"))?;
     let options = CheckOptions {
         threads: 1,
-        budget: Budget {
+        budget: norns_csp::Budget {
             states: Some(MOST_STATES),
-            ..Budget::default()
+            ..norns_csp::Budget::default()
         },
         ..CheckOptions::default()
     };

@@ -27,4 +27,4 @@ pub mod order;
 pub mod stage;
 pub mod values;
 
-pub use stage::{Detail, Engine, Options, Prediction, predict};
+pub use stage::{Detail, Engine, Options, Prediction, predict, predict_within};

@@ -14,8 +14,9 @@
 //! may take another path through the program, of which this run says nothing. Of waits that nothing
 //! ends, only those that were found are refuted; the search for them may be incomplete, and says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use norns_budget::Budget;
 use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
 use norns_trace::{EventIndex, Trace};
 
@@ -23,7 +24,7 @@ use crate::candidate::{Accesses, Filtered, Listing, Side, is_ruled_out, lock_cyc
 use crate::exact::index::Index;
 use crate::happens_before::unordered_pairs;
 use crate::order::{Engine as Solver, Outcome, too_long};
-use crate::stage::{Options, Prediction};
+use crate::stage::{Detail, Options, Prediction};
 
 /// About how many pairs of events, or cycles, of the same places the solver is asked.
 const TRIES: usize = 64;
@@ -40,7 +41,7 @@ enum Sifted {
 }
 
 /// Refutes what values forbid in an optimistic prediction for this trace.
-pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
+pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction, work: &Budget) {
     if found.races.is_empty() && found.deadlocks.is_empty() && found.stuck.is_empty() {
         return;
     }
@@ -53,7 +54,7 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
     }
     let model = Model::new(trace, Meaning::Optimistic);
     let index = Index::of(&model);
-    let solver = Solver::new(trace, Meaning::SameValues);
+    let solver = Solver::within(trace, Meaning::SameValues, work.clone());
     if solver.mismatches() > 0 {
         found.not_analysed.push(NotAnalysed::UnexplainedReads {
             reads: solver.mismatches(),
@@ -65,10 +66,14 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction) {
         index: &index,
         options,
         solver,
+        work: work.clone(),
     };
-    sieve.races(found);
-    sieve.deadlocks(found);
-    sieve.stuck(found);
+    work.share(1, 2, || sieve.races(found));
+    work.share(1, 2, || sieve.deadlocks(found));
+    work.share(1, 2, || sieve.stuck(found));
+    if options.detail > Detail::Places {
+        sieve.pairs(found);
+    }
 }
 
 struct Sieve<'a> {
@@ -77,6 +82,7 @@ struct Sieve<'a> {
     index: &'a Index,
     options: &'a Options,
     solver: Solver<'a>,
+    work: Budget,
 }
 
 impl Sieve<'_> {
@@ -84,21 +90,25 @@ impl Sieve<'_> {
         let model = self.model;
         let mut others = OtherPairs::default();
         let mut refuted = Vec::new();
-        for witness in std::mem::take(&mut found.races) {
+        let races = std::mem::take(&mut found.races);
+        let mut left = races.len();
+        for witness in races {
             let Bug::Race { first, second } = witness.bug else {
                 continue;
             };
             let (index, sides) = (self.index, sides(model, first, second));
-            let sifted = match self.solver.find(witness.bug.clone()) {
-                Outcome::Witness(feasible) => Sifted::Feasible(feasible),
-                outcome => {
-                    let pairs = others.of(model, index, sides);
-                    let rest = pairs.items.iter().filter(|&&pair| pair != (first, second));
-                    let bugs = rest.map(|&(first, second)| Bug::Race { first, second });
-                    let all = outcome == Outcome::Impossible && pairs.is_complete;
-                    self.first_feasible(bugs, all)
-                }
-            };
+            let sifted = self.one_of(left, |sieve| {
+                let outcome = match sieve.solver.find(witness.bug.clone()) {
+                    Outcome::Witness(feasible) => return Sifted::Feasible(feasible),
+                    outcome => outcome,
+                };
+                let pairs = others.of(model, index, sides);
+                let rest = pairs.items.iter().filter(|&&pair| pair != (first, second));
+                let bugs = rest.map(|&(first, second)| Bug::Race { first, second });
+                let all = outcome == Outcome::Impossible && pairs.is_complete;
+                sieve.first_feasible(bugs, all)
+            });
+            left -= 1;
             if let Sifted::Refuted = sifted {
                 let mut pairs = others.of(model, index, sides).items;
                 pairs.push((first, second));
@@ -123,45 +133,94 @@ impl Sieve<'_> {
         });
     }
 
+    /// Drops pairs of events that values forbid, and events that race in no other pair.
+    fn pairs(&mut self, found: &mut Prediction) {
+        let pairs = std::mem::take(&mut found.racy_pairs);
+        let mut undecided = 0;
+        let mut left = pairs.len();
+        let mut refuted = BTreeSet::new();
+        for &(first, second) in &pairs {
+            let bug = Bug::Race { first, second };
+            match self.one_of(left, |sieve| sieve.solver.find(bug)) {
+                Outcome::Witness(_) => {}
+                Outcome::Impossible => {
+                    refuted.insert((first, second));
+                }
+                Outcome::Undecided => undecided += 1,
+            }
+            left -= 1;
+        }
+        let unordered = unordered_pairs(self.model, &refuted.iter().copied().collect());
+        let remain = pairs.into_iter();
+        found.racy_pairs = remain
+            .filter(|pair| !refuted.contains(pair) || unordered.contains(pair))
+            .collect();
+        if !found.racy_pairs.is_empty() || !refuted.is_empty() {
+            found.racy_events = found.racy_pairs.iter().map(|pair| pair.1).collect();
+        }
+        if undecided > 0 {
+            found
+                .not_analysed
+                .push(NotAnalysed::PairsWithValues { undecided });
+        }
+        if self.options.detail < Detail::Pairs {
+            found.racy_pairs.clear();
+        }
+    }
+
+    /// Does something for one of `left` questions that share the rest of the work. It may take twice
+    /// its share, and hands back what it does not need.
+    fn one_of<T>(&mut self, left: usize, act: impl FnOnce(&mut Self) -> T) -> T {
+        let work = self.work.clone();
+        work.share(left.min(2) as u64, left as u64, || act(self))
+    }
+
     fn deadlocks(&mut self, found: &mut Prediction) {
         let mut cycles: Option<Listing<Vec<EventIndex>>> = None;
-        for witness in std::mem::take(&mut found.deadlocks) {
+        let deadlocks = std::mem::take(&mut found.deadlocks);
+        let mut left = deadlocks.len();
+        for witness in deadlocks {
             let Bug::LockDeadlock { blocked } = &witness.bug else {
                 continue;
             };
-            let sifted = match self.solver.find(witness.bug.clone()) {
-                Outcome::Witness(feasible) => Sifted::Feasible(feasible),
-                outcome => {
-                    let cycles = cycles.get_or_insert_with(|| {
-                        let mut filtered = Filtered::default();
-                        lock_cycles(self.model, self.index, &mut filtered, CYCLE_STEPS)
-                    });
-                    let same = of_same_places(self.trace, &cycles.items, blocked);
-                    let all =
-                        outcome == Outcome::Impossible && cycles.is_complete && same.is_complete;
-                    let same = same.items.into_iter();
-                    self.first_feasible(same.map(|blocked| Bug::LockDeadlock { blocked }), all)
-                }
-            };
+            let sifted = self.one_of(left, |sieve| {
+                let outcome = match sieve.solver.find(witness.bug.clone()) {
+                    Outcome::Witness(feasible) => return Sifted::Feasible(feasible),
+                    outcome => outcome,
+                };
+                let cycles = cycles.get_or_insert_with(|| {
+                    let mut filtered = Filtered::default();
+                    lock_cycles(sieve.model, sieve.index, &mut filtered, CYCLE_STEPS)
+                });
+                let same = of_same_places(sieve.trace, &cycles.items, blocked);
+                let all = outcome == Outcome::Impossible && cycles.is_complete && same.is_complete;
+                let same = same.items.into_iter();
+                sieve.first_feasible(same.map(|blocked| Bug::LockDeadlock { blocked }), all)
+            });
+            left -= 1;
             self.keep(witness, sifted, found, Kind::Deadlock);
         }
     }
 
     fn stuck(&mut self, found: &mut Prediction) {
         let sets = std::mem::take(&mut found.stuck_sets);
-        for witness in std::mem::take(&mut found.stuck) {
+        let stuck = std::mem::take(&mut found.stuck);
+        let mut left = stuck.len();
+        for witness in stuck {
             let Bug::Stuck { blocked } = &witness.bug else {
                 continue;
             };
-            let sifted = match self.solver.find(witness.bug.clone()) {
-                Outcome::Witness(feasible) => Sifted::Feasible(feasible),
-                outcome => {
-                    let same = of_same_places(self.trace, &sets, blocked);
-                    let all = outcome == Outcome::Impossible && same.is_complete;
-                    let same = same.items.into_iter();
-                    self.first_feasible(same.map(|blocked| Bug::Stuck { blocked }), all)
-                }
-            };
+            let sifted = self.one_of(left, |sieve| {
+                let outcome = match sieve.solver.find(witness.bug.clone()) {
+                    Outcome::Witness(feasible) => return Sifted::Feasible(feasible),
+                    outcome => outcome,
+                };
+                let same = of_same_places(sieve.trace, &sets, blocked);
+                let all = outcome == Outcome::Impossible && same.is_complete;
+                let same = same.items.into_iter();
+                sieve.first_feasible(same.map(|blocked| Bug::Stuck { blocked }), all)
+            });
+            left -= 1;
             self.keep(witness, sifted, found, Kind::Wait);
         }
     }

@@ -57,6 +57,30 @@ pub fn sentence(reason: &NotAnalysed) -> String {
             "{undecided} accesses may race with an earlier one, but no engine could say so within \
              its budget: they are not among the racy events"
         ),
+        NotAnalysed::PairsWithValues { undecided } => format!(
+            "values: {undecided} racy pairs are listed although the solver could not decide \
+             whether values allow them"
+        ),
+        NotAnalysed::Locations {
+            locations,
+            accesses,
+        } => format!(
+            "{accesses} accesses to {locations} locations were not all compared with each other: \
+             the work set aside for them was spent"
+        ),
+        NotAnalysed::Unlisted { findings } => format!(
+            "{findings} more pairs or sets of places have a schedule that shows a bug; there are \
+             too many to list"
+        ),
+        NotAnalysed::OutOfBudget { by_the_clock } => match by_the_clock {
+            true => "the time for the prediction was up before all candidates were decided; with \
+                     more time (--budget of check, --time-limit of predict) there may be more"
+                .into(),
+            false => "the work set aside for the prediction was spent before all candidates were \
+                      decided; with more time (--budget of check, --time-limit of predict) there \
+                      may be more"
+                .into(),
+        },
         NotAnalysed::LongForRefinement { events, most } => format!(
             "everything: the trace has {events} events, and --engine csp takes at most {most}"
         ),

@@ -16,8 +16,10 @@ use crate::finding::{Finding, Place, Status, WitnessStep};
 pub enum Steps {
     /// Those that a person wants to see: no plain accesses, no calls.
     WithoutAccesses,
-    /// All of them; a witness of this length has lost its beginning.
+    /// All of the last ones; a witness of this length may have lost its beginning.
     All { longest: usize },
+    /// None, for views that do not show them.
+    None,
 }
 
 /// Makes findings of witnesses.
@@ -37,7 +39,7 @@ impl Predicted<'_> {
             kind: bug_kind(self.trace, &witness.bug),
             status: Status::Predicted,
             places: self.places(&witness.bug),
-            witness: Some(self.steps(witness)),
+            witness: (self.steps != Steps::None).then(|| self.steps(witness)),
             verdict: None,
             known: false,
         }
@@ -74,16 +76,19 @@ impl Predicted<'_> {
     }
 
     pub fn steps(&self, witness: &Witness) -> Vec<WitnessStep> {
-        let is_cut =
-            matches!(self.steps, Steps::All { longest } if witness.schedule.len() == longest);
+        let longest = match self.steps {
+            Steps::All { longest } => longest,
+            Steps::WithoutAccesses | Steps::None => usize::MAX,
+        };
+        let is_cut = witness.schedule.len() >= longest;
+        let last = witness.schedule.len().saturating_sub(longest);
         let cut = is_cut.then(|| WitnessStep {
             thread: String::new(),
             op: "the steps before these are left out".to_string(),
             file: String::new(),
             line: 0,
         });
-        let shown = witness
-            .schedule
+        let shown = witness.schedule[last..]
             .iter()
             .filter(|&&event| self.is_shown(event));
         cut.into_iter()

@@ -10,6 +10,7 @@ mod check;
 mod completions;
 mod config;
 mod csp;
+mod deadline;
 mod detect;
 mod doctor;
 mod exit;

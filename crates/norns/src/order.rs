@@ -18,6 +18,8 @@ use norns_trace::{EventIndex, Trace};
 /// How many conflicting pairs are examined when the user names none.
 const MOST_PAIRS: usize = 1_000_000;
 const MOST_CYCLES: usize = 10_000;
+/// How many steps the search for cycles of locks may take.
+const CYCLE_STEPS: usize = 100_000_000;
 
 #[derive(clap::Args)]
 #[command(
@@ -221,9 +223,10 @@ fn all_candidates(engine: &Engine<'_>) -> Vec<Bug> {
     if counts.conflicting >= MOST_PAIRS {
         eprintln!("warning: only the first {MOST_PAIRS} conflicting pairs are looked at");
     }
-    let cycles = engine.deadlock_candidates(MOST_CYCLES);
-    if cycles.len() >= MOST_CYCLES {
-        eprintln!("warning: only the first {MOST_CYCLES} cycles of locks are looked at");
+    let cycles = engine.deadlock_candidates(MOST_CYCLES, CYCLE_STEPS);
+    if !cycles.is_complete {
+        let looked_at = cycles.items.len();
+        eprintln!("warning: only the first {looked_at} cycles of locks are looked at");
     }
     let races = pairs
         .into_iter()
@@ -231,6 +234,7 @@ fn all_candidates(engine: &Engine<'_>) -> Vec<Bug> {
     races
         .chain(
             cycles
+                .items
                 .into_iter()
                 .map(|blocked| Bug::LockDeadlock { blocked }),
         )

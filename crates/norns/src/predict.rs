@@ -8,11 +8,12 @@ use std::fs::File;
 use std::io::{BufReader, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use norns_model::{Meaning, NotAnalysed};
 use norns_predict::stage::{Counts, Reductions};
-use norns_predict::{Detail, Engine, Options, Prediction, predict};
+use norns_predict::{Detail, Engine, Options, Prediction, predict_within};
 use norns_report::describe::{access_kind, bug_kind, shown_frame};
 use norns_report::kind::Group;
 use norns_report::{
@@ -21,11 +22,16 @@ use norns_report::{
 use norns_trace::{EventIndex, Trace, Warning};
 use serde::Serialize;
 
+use crate::deadline::Deadline;
 use crate::kinds::Kinds;
 use crate::progress::Stage;
 
 /// Longer witnesses are cut at the front in the JSON form.
 const LONGEST_WITNESS: usize = 2_000;
+/// The witnesses of all findings together have about this many steps in the JSON form; the more
+/// findings there are, the shorter each witness is, down to `SHORTEST_WITNESS`.
+const MOST_STEPS: usize = 200_000;
+const SHORTEST_WITNESS: usize = 20;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -50,6 +56,10 @@ pub struct Arguments {
     /// Steps of exact search for one candidate
     #[arg(long, default_value_t = 200_000)]
     budget: usize,
+    /// Seconds for everything, from reading the trace to the last line: what is known by then is
+    /// printed
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    time_limit: u64,
     /// Reductions to leave out; they save work and change no finding
     #[arg(long, value_delimiter = ',')]
     without: Vec<ReductionName>,
@@ -142,6 +152,7 @@ struct Events {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let deadline = Deadline::after(Duration::from_secs(arguments.time_limit));
     let (trace, warnings) = read(&arguments.file)?;
     let mut not_analysed: Vec<NotAnalysed> = warnings.into_iter().map(NotAnalysed::Trace).collect();
     arguments.engine.accept(&trace)?;
@@ -173,7 +184,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         not_analysed.push(NotAnalysed::GuessedReads);
     }
     let stage = Stage::begin(&format!("predicting from {} events", trace.events.len()));
-    let prediction = predict(&trace, &options);
+    // What is left of the time is for the findings and their text.
+    let work = deadline.budget();
+    let prediction = work.stage(9, 10, || predict_within(&trace, &options, &work));
     drop(stage);
     not_analysed.extend(prediction.not_analysed.iter().cloned());
     let witnesses = prediction.race_counts.refused + prediction.deadlock_counts.refused;
@@ -182,8 +195,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     let predicted = Predicted {
         trace: &trace,
-        steps: Steps::All {
-            longest: LONGEST_WITNESS,
+        steps: match arguments.format {
+            Format::Text => Steps::None,
+            Format::Json => Steps::All {
+                longest: longest_witness(&prediction),
+            },
         },
         is_text: is_text(&arguments.file),
     };
@@ -195,6 +211,12 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let output = output(&predicted, &arguments, &options, &prediction, findings);
     print(&arguments, &prediction, &output)?;
     Ok(ExitCode::from(u8::from(any)))
+}
+
+/// How many steps of each witness the JSON form has.
+fn longest_witness(prediction: &Prediction) -> usize {
+    let findings = prediction.races.len() + prediction.deadlocks.len() + prediction.stuck.len();
+    (MOST_STEPS / findings.max(1)).clamp(SHORTEST_WITNESS, LONGEST_WITNESS)
 }
 
 /// The trace, and what is wrong with it.

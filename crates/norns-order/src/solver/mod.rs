@@ -16,6 +16,8 @@
 mod learn;
 mod propagate;
 
+use norns_budget::Budget;
+
 use crate::formula::{Atom, Formula, Literal, Node};
 use crate::graph::{Graph, Order};
 
@@ -170,6 +172,8 @@ pub struct Solver {
     /// The number of literals of all tracked clauses.
     size: usize,
     statistics: Statistics,
+    /// When it is spent, the answer is `Undecided`.
+    budget: Budget,
 }
 
 impl Solver {
@@ -218,7 +222,13 @@ impl Solver {
             contradiction: false,
             size: 0,
             statistics: Statistics::default(),
+            budget: Budget::unlimited(),
         }
+    }
+
+    /// From now on all queries together may do this much work.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.budget = budget;
     }
 
     /// Pins a node to the place that the initial order of a query gives it: all others move around it.
@@ -261,6 +271,7 @@ impl Solver {
         let graph = std::mem::replace(&mut self.graph, Graph::new(Vec::new(), &[]));
         *self = Solver {
             statistics: self.statistics,
+            budget: self.budget.clone(),
             ..Self::over(graph)
         };
     }
@@ -296,9 +307,15 @@ impl Solver {
         self.begin(query, lazy);
         let first_conflict = self.statistics.conflicts;
         let mut until_restart = 64;
+        let mut visits = self.graph.visits;
         loop {
             if self.contradiction {
                 return Answer::Unsatisfiable;
+            }
+            let visited = self.graph.visits - visits;
+            visits = self.graph.visits;
+            if !self.budget.spend(1 + visited) {
+                return Answer::Undecided;
             }
             if let Some(conflict) = self.propagate() {
                 self.resolve(conflict);
@@ -355,6 +372,7 @@ impl Solver {
             return false;
         }
         for literals in more {
+            self.budget.count(4 * literals.len() as u64);
             let Some(literals) = distinct(literals) else {
                 continue;
             };
@@ -387,6 +405,8 @@ impl Solver {
         self.forget();
         self.remove_edges();
         let same = self.graph.begin(query.start.as_deref());
+        let looked_at = self.graph.node_count() + self.formula.atoms().len() + self.size;
+        self.budget.count(looked_at as u64);
         self.changes.clear();
         lazy.begin(same);
         for (variable, atom) in self.formula.atoms().iter().enumerate() {
@@ -466,6 +486,7 @@ impl Solver {
                 return true;
             }
             let literals = &self.tracked[clause as usize];
+            self.budget.count(literals.len() as u64);
             let violated = !literals.iter().any(|&literal| self.value(literal));
             self.suspected[clause as usize] = violated;
             if violated {

@@ -44,6 +44,7 @@ impl Solver {
     fn after_move(&mut self, a: Node, b: Node) {
         for k in 0..self.graph.moved.len() {
             let node = self.graph.moved[k] as usize;
+            self.budget.count(1 + self.variables_at[node].len() as u64);
             for i in 0..self.variables_at[node].len() {
                 let variable = self.variables_at[node][i] as usize;
                 let Atom::Before(first, second) = self.formula.atoms()[variable] else {
@@ -92,6 +93,7 @@ impl Solver {
     /// Propagates that `falsified` has become false. Returns a clause that is now false, if any.
     fn propagate_clauses(&mut self, falsified: Literal) -> Option<u32> {
         let mut watching = std::mem::take(&mut self.watches[falsified.index()]);
+        self.budget.count(watching.len() as u64);
         let mut conflict = None;
         let mut kept = 0;
         let mut i = 0;

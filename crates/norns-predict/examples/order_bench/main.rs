@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
+use norns_budget::Budget;
 use norns_model::{Bug, Meaning, Model};
 use norns_order::Answer;
 use norns_predict::candidate::{Accesses, Filtered, is_ruled_out};
@@ -175,7 +176,7 @@ fn near_pairs(trace: &Trace, count: usize) -> Vec<Bug> {
     let index = Index::of(&model);
     let mut found = BTreeSet::new();
     let mut filtered = Filtered::default();
-    Accesses::of(&model, &[]).for_near_pairs(&model, &index, |one, other| {
+    Accesses::of(&model, &[]).for_near_pairs(&model, &index, &Budget::unlimited(), |one, other| {
         if !is_ruled_out(&model, &index, &mut filtered, one, other) {
             found.insert((one.min(other), one.max(other)));
         }

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 
+use norns_budget::Budget;
 use norns_model::location::LocationId;
 use norns_model::{Model, State, Step};
 use norns_trace::{EventIndex, ThreadId};
@@ -24,16 +25,24 @@ pub enum Outcome {
     Reached(Vec<EventIndex>),
     /// No schedule leads there.
     Unreachable,
-    /// The budget of steps was spent.
+    /// The budget was spent.
     Undecided,
 }
 
-/// Searches for a schedule after which all events of `goal` are next. Subtracts the steps that it
-/// takes from `budget`.
-pub fn reach(model: &Model, index: &Index, goal: &[EventIndex], budget: &mut usize) -> Outcome {
+/// Units of work in one step of a search.
+pub const UNITS_PER_STEP: u64 = 50;
+
+/// Searches for a schedule after which all events of `goal` are next.
+pub fn reach(model: &Model, index: &Index, goal: &[EventIndex], budget: &Budget) -> Outcome {
     let Some(cone) = Cone::of(model, index, goal) else {
         return Outcome::Unreachable;
     };
+    let sum = |counts: &[u32]| counts.iter().map(|&count| u64::from(count)).sum::<u64>();
+    budget.count(sum(&cone.limit));
+    // A schedule has at least the steps that are needed.
+    if budget.left() / UNITS_PER_STEP < sum(&cone.need) {
+        return Outcome::Undecided;
+    }
     let limits = Limits {
         model,
         index,
@@ -65,7 +74,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(&mut self, budget: &mut usize) -> Outcome {
+    fn run(&mut self, budget: &Budget) -> Outcome {
         let mut choices = Choices::default();
         loop {
             let Some(mut steps) = self.steps() else {
@@ -74,7 +83,9 @@ impl Search<'_> {
             let model = self.limits.model;
             if steps.len() > 1 {
                 let steps = std::mem::take(&mut steps);
-                if self.seen.insert(self.key()) {
+                let key = self.key();
+                budget.count(key.len() as u64);
+                if self.seen.insert(key) {
                     choices.push(model, &self.state, self.schedule.len(), steps);
                 }
             }
@@ -83,10 +94,9 @@ impl Search<'_> {
             let Some(step) = step else {
                 return Outcome::Unreachable;
             };
-            if *budget == 0 {
+            if !budget.spend(UNITS_PER_STEP * self.limits.cost() as u64) {
                 return Outcome::Undecided;
             }
-            *budget = budget.saturating_sub(self.limits.cost());
             let event = model.take(&mut self.state, step);
             self.schedule.push(event);
         }

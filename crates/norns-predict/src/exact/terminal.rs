@@ -10,12 +10,14 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use norns_budget::Budget;
 use norns_model::{Bug, Model, Readiness, State, Step, Witness};
 use norns_trace::EventIndex;
 use rustc_hash::FxHashSet;
 
 use crate::exact::choices::Choices;
 use crate::exact::index::Index;
+use crate::exact::search::UNITS_PER_STEP;
 use crate::exact::stubborn::Limits;
 
 /// The deadlocks found.
@@ -32,9 +34,8 @@ pub struct Deadlocks {
 /// How many threads are tried as the seed of a small stubborn set.
 const SEEDS: usize = 16;
 
-/// Searches all states of the model. Subtracts the steps that it takes from `budget` and stops when
-/// that is spent.
-pub fn deadlocks(model: &Model, index: &Index, budget: &mut usize) -> Deadlocks {
+/// Searches all states of the model, until the budget is spent.
+pub fn deadlocks(model: &Model, index: &Index, budget: &Budget) -> Deadlocks {
     let limit: Vec<u32> = model
         .threads
         .iter()
@@ -70,7 +71,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Returns whether all states were searched.
-    fn run(&mut self, budget: &mut usize) -> bool {
+    fn run(&mut self, budget: &Budget) -> bool {
         let mut choices = Choices::default();
         loop {
             let mut steps = self.steps();
@@ -80,7 +81,9 @@ impl Search<'_> {
             let model = self.limits.model;
             if steps.len() > 1 {
                 let steps = std::mem::take(&mut steps);
-                if self.seen.insert(self.key()) {
+                let key = self.key();
+                budget.count(key.len() as u64);
+                if self.seen.insert(key) {
                     choices.push(model, &self.state, self.schedule.len(), steps);
                 }
             }
@@ -89,10 +92,9 @@ impl Search<'_> {
             let Some(step) = step else {
                 return true;
             };
-            if *budget == 0 {
+            if !budget.spend(UNITS_PER_STEP * self.limits.cost() as u64) {
                 return false;
             }
-            *budget = budget.saturating_sub(self.limits.cost());
             let event = model.take(&mut self.state, step);
             self.schedule.push(event);
         }

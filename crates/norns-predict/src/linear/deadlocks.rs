@@ -34,6 +34,8 @@ pub struct DeadlockReport {
     pub impossible: usize,
     /// Whether the search for cycles ran out of steps, so that there may be more patterns.
     pub cut: bool,
+    /// How many patterns were not looked at because the work was spent.
+    pub not_looked_at: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,7 +84,12 @@ impl Linear<'_> {
             cut: search.steps == 0,
             ..DeadlockReport::default()
         };
+        self.work.count((options.cycle_steps - search.steps) as u64);
         for pattern in &search.patterns {
+            if self.work.is_spent() {
+                report.not_looked_at += 1;
+                continue;
+            }
             let lists: Vec<&[EventIndex]> = pattern
                 .iter()
                 .map(|&class| search.classes[class].events.as_slice())
@@ -159,7 +166,9 @@ impl Linear<'_> {
         options: &Options,
     ) -> Option<(Vec<EventIndex>, Plan)> {
         let tries = options.nearest.saturating_mul(64);
-        lists[0].iter().take(tries).find_map(|&first| {
+        let firsts = lists[0].iter().take(tries);
+        let mut firsts = firsts.take_while(|_| !self.work.is_spent());
+        firsts.find_map(|&first| {
             // Bit i of the choice says on which side of the first event the i-th one lies.
             (0..1u32 << (lists.len() - 1).min(3)).find_map(|choice| {
                 let mut events = vec![first];

@@ -18,6 +18,9 @@ use norns_trace::{EventIndex, ThreadId};
 use super::Linear;
 use super::critical::Section;
 
+/// Units of work for each thread in a round of a closure.
+const UNITS_PER_THREAD: u64 = 5;
+
 /// An event that must not be in the ideal, by its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -41,6 +44,7 @@ impl Linear<'_> {
     /// every larger ideal does, too.
     pub fn keep_order(&self, ideal: &mut [u32], targets: &[Target]) -> Result<(), Passed> {
         loop {
+            self.work.count(UNITS_PER_THREAD * ideal.len() as u64);
             self.inside(ideal, targets)?;
             let mut changed = false;
             for thread in 0..ideal.len() {
@@ -61,6 +65,7 @@ impl Linear<'_> {
         others: Others,
     ) -> Result<(), Passed> {
         loop {
+            self.work.count(UNITS_PER_THREAD * ideal.len() as u64);
             self.inside(ideal, targets)?;
             let mut changed = false;
             for thread in 0..ideal.len() {
@@ -82,6 +87,7 @@ impl Linear<'_> {
     /// holds a lock that a target's thread holds. Sections of other locks are ignored.
     pub fn close_needed(&self, ideal: &mut [u32], targets: &[Target]) -> Result<(), Passed> {
         loop {
+            self.work.count(UNITS_PER_THREAD * ideal.len() as u64);
             self.inside(ideal, targets)?;
             let mut changed = false;
             for target in targets {

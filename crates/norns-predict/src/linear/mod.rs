@@ -20,6 +20,7 @@ mod ideal;
 mod races;
 mod reversal;
 
+use norns_budget::Budget;
 use norns_model::{Bug, Model, State, Witness};
 use norns_trace::effect::{OnLock, OnThread};
 use norns_trace::{Effect, EventIndex, ObjectKind};
@@ -29,7 +30,7 @@ use clocks::Clocks;
 use critical::CriticalSections;
 pub use deadlocks::{DeadlockReport, FoundDeadlock};
 use ideal::Others;
-pub use races::{FoundRace, OpenRace, RaceReport};
+pub use races::{Cut, FoundRace, OpenRace, RaceReport};
 use reversal::Reordering;
 
 /// How much is tried where the algorithm itself has no bound. Counted in steps, never in seconds, so
@@ -72,6 +73,9 @@ pub struct Linear<'m> {
     /// For every thread, how many of its events the rules of the model allow in the order of the
     /// trace.
     limits: Vec<u32>,
+    /// The work of all questions together. One that has begun is finished; `races` and
+    /// `lock_deadlocks` stop when it is spent.
+    work: Budget,
 }
 
 /// A set of events with an order, in compact form.
@@ -83,6 +87,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// About how many numbers it takes to keep it.
+    fn size(&self) -> usize {
+        let tail = self
+            .reordering
+            .as_ref()
+            .map_or(0, |change| change.tail.len());
+        self.ideal.len() + tail
+    }
+
     /// Whether some critical sections are not in the order of the trace.
     pub fn is_reordered(&self) -> bool {
         self.reordering.is_some()
@@ -91,6 +104,10 @@ impl Plan {
 
 impl<'m> Linear<'m> {
     pub fn new(model: &'m Model<'m>) -> Linear<'m> {
+        Self::within(model, Budget::unlimited())
+    }
+
+    pub fn within(model: &'m Model<'m>, work: Budget) -> Linear<'m> {
         let sections = CriticalSections::of(model);
         let clocks = Clocks::of(model, &sections);
         let mut object_events = vec![Vec::new(); model.trace.objects.len()];
@@ -109,6 +126,7 @@ impl<'m> Linear<'m> {
             accesses: Accesses::of(model),
             object_events,
             limits: limits(model),
+            work,
             exact_clocks: !model
                 .trace
                 .events
@@ -192,6 +210,8 @@ impl<'m> Linear<'m> {
 
     /// What the events need, without locks.
     fn approaching(&self, events: &[EventIndex]) -> Vec<u32> {
+        self.work
+            .count((events.len() * self.model.threads.len()) as u64);
         let mut ideal = vec![0; self.model.threads.len()];
         for &event in events {
             self.clocks.approach(self.model, &mut ideal, event);
@@ -208,6 +228,7 @@ impl<'m> Linear<'m> {
             .map_or(events.len(), |change| change.from.index());
         let inside = |&i: &usize| self.model.position[i] < plan.ideal[events[i].thread.index()];
         let length = plan.ideal.iter().map(|&count| count as usize).sum();
+        self.work.count(from as u64);
         let mut schedule: Vec<EventIndex> = Vec::with_capacity(length);
         schedule.extend((0..from).filter(inside).map(EventIndex::from_index));
         if let Some(change) = &plan.reordering {

@@ -12,6 +12,7 @@
 //! sections, but only with the nearest earlier accesses of every class. What may have been missed is
 //! listed as open.
 
+use norns_budget::Budget;
 use norns_model::location::LocationId;
 use norns_trace::{EventIndex, ThreadId, Touch, TouchKind};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -51,6 +52,18 @@ pub struct RaceReport {
     pub open: Vec<OpenRace>,
     /// Accesses that may race with an earlier one, although no race was found. Sorted.
     pub open_events: Vec<EventIndex>,
+    /// What was not looked at because the work was spent.
+    pub cut: Cut,
+    /// For how many pairs of sides a race was found that `races` does not have, because the plans
+    /// of the others fill the memory set aside for them.
+    pub unlisted: usize,
+}
+
+/// Locations whose accesses were not all compared with each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    pub locations: usize,
+    pub accesses: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -86,6 +99,8 @@ enum Closure {
     Needed,
 }
 
+/// The plans of a report together have at most this many numbers.
+const MOST_KEPT: usize = 50_000_000;
 /// For a pair of places, this many times more pairs of accesses are tried than for an access.
 const TRIES_PER_NEAREST: usize = 4;
 
@@ -97,9 +112,16 @@ struct Search<'a, 'm> {
     open_events: FxHashSet<EventIndex>,
     found: FxHashMap<(Side, Side), FoundRace>,
     open: FxHashMap<(Side, Side), OpenRace>,
+    cut: Cut,
+    /// The size of all plans in `found`.
+    kept: usize,
+    /// Pairs of sides whose plans were not kept.
+    unlisted: FxHashSet<(Side, Side)>,
 }
 
 impl Linear<'_> {
+    /// Goes through all locations. Each may take the part of the work that its accesses are of all
+    /// accesses that are left, twice over, and hands back what it does not need.
     pub fn races(&self, options: &Options) -> RaceReport {
         let mut search = Search {
             linear: self,
@@ -108,9 +130,24 @@ impl Linear<'_> {
             open_events: FxHashSet::default(),
             found: FxHashMap::default(),
             open: FxHashMap::default(),
+            cut: Cut::default(),
+            kept: 0,
+            unlisted: FxHashSet::default(),
         };
+        let count = |location| self.accesses.of_location(location).len();
+        let mut left: usize = self.accesses.locations().map(count).sum();
         for location in self.accesses.locations() {
-            search.location(location);
+            let accesses = count(location);
+            let (part, whole) = ((2 * accesses).min(left), left);
+            left -= accesses;
+            let is_complete = self.work.share(part as u64, whole as u64, || {
+                search.location(location);
+                !self.work.is_spent()
+            });
+            if !is_complete {
+                search.cut.locations += 1;
+                search.cut.accesses += accesses;
+            }
         }
         search.report()
     }
@@ -164,7 +201,7 @@ impl Search<'_, '_> {
         let mut open: Vec<OpenRace> = self
             .open
             .into_values()
-            .filter(|race| !found.contains(&race.sides))
+            .filter(|race| !found.contains(&race.sides) && !self.unlisted.contains(&race.sides))
             .collect();
         open.sort_unstable_by_key(|race| race.sides);
         let mut racy: Vec<(EventIndex, EventIndex)> = self.racy.into_iter().collect();
@@ -182,12 +219,17 @@ impl Search<'_, '_> {
             races,
             open,
             open_events,
+            cut: self.cut,
+            unlisted: self.unlisted.len(),
         }
     }
 
     fn location(&mut self, location: LocationId) {
         let classes = self.classes(location);
         for second in 0..classes.len() {
+            if !self.work().spend(classes.len() as u64) {
+                return;
+            }
             let rivals: Vec<usize> = (0..classes.len())
                 .filter(|&first| self.can_race(&classes[first].key, &classes[second].key))
                 .collect();
@@ -204,7 +246,13 @@ impl Search<'_, '_> {
         }
     }
 
+    fn work(&self) -> &Budget {
+        &self.linear.work
+    }
+
     fn classes(&self, location: LocationId) -> Vec<Class> {
+        let accesses = self.linear.accesses.of_location(location).len();
+        self.work().count(10 * accesses as u64);
         let model = self.linear.model;
         let mut ids: FxHashMap<ClassKey, usize> = FxHashMap::default();
         let mut classes: Vec<Class> = Vec::new();
@@ -253,6 +301,9 @@ impl Search<'_, '_> {
                 continue;
             }
             for i in 0..cursors.len() {
+                if self.work().is_spent() {
+                    return;
+                }
                 let events = &classes[cursors[i].class].events;
                 if let Some(first) =
                     self.advance(&mut cursors[i], events, event, Closure::KeepOrder)
@@ -287,6 +338,7 @@ impl Search<'_, '_> {
         let model = linear.model;
         let mut approached = false;
         loop {
+            self.work().count(1);
             let first = *firsts.get(cursor.next)?;
             if first > second {
                 return None;
@@ -325,7 +377,10 @@ impl Search<'_, '_> {
         for (one, first_events) in &firsts {
             for (other, second_events) in &seconds {
                 let sides = (*one.min(other), *one.max(other));
-                if self.found.contains_key(&sides) {
+                if !self.work().spend(2) {
+                    return;
+                }
+                if self.found.contains_key(&sides) || self.unlisted.contains(&sides) {
                     continue;
                 }
                 if left == 0 {
@@ -376,7 +431,7 @@ impl Search<'_, '_> {
                 None => self.note_open(first, second),
             }
             tries = tries.saturating_sub(1);
-            if tries == 0 {
+            if tries == 0 || self.work().is_spent() {
                 return;
             }
         }
@@ -401,7 +456,7 @@ impl Search<'_, '_> {
         let mut cursors: Vec<Cursor> = rivals.iter().map(|&class| self.cursor(class)).collect();
         for &event in &classes[second].events {
             for cursor in &mut cursors {
-                if self.racy.contains_key(&event) {
+                if self.racy.contains_key(&event) || self.work().is_spent() {
                     break;
                 }
                 let firsts = &classes[cursor.class].events;
@@ -445,12 +500,21 @@ impl Search<'_, '_> {
     fn note_plan(&mut self, first: EventIndex, second: EventIndex, plan: Plan) {
         self.racy.entry(second).or_insert(first);
         let sides = sides(self.linear.model, first, second);
-        self.found.entry(sides).or_insert(FoundRace {
+        if self.found.contains_key(&sides) {
+            return;
+        }
+        if self.kept + plan.size() > MOST_KEPT {
+            self.unlisted.insert(sides);
+            return;
+        }
+        self.kept += plan.size();
+        let race = FoundRace {
             sides,
             first,
             second,
             plan,
-        });
+        };
+        self.found.insert(sides, race);
     }
 
     fn note_open(&mut self, first: EventIndex, second: EventIndex) {

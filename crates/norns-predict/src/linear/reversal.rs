@@ -94,6 +94,7 @@ impl Linear<'_> {
         if left > most {
             return None;
         }
+        self.work.count((10 * left * ideal.len()) as u64);
         let mut held = Vec::new();
         for thread in 0..ideal.len() {
             for section in self.open_sections(&done, thread) {

@@ -12,7 +12,7 @@ use norns_trace::{EventIndex, Touch};
 use super::engine::Engine;
 use super::objects::clause::node;
 use super::query::{events_of, predecessors};
-use crate::candidate::excludes;
+use crate::candidate::{Listing, excludes};
 
 /// How many pairs there were before the filters and after each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,8 +86,9 @@ impl Engine<'_> {
     }
 
     /// Cycles of acquisitions by different threads, each of a lock that the next thread holds. Each
-    /// cycle begins with its smallest event. There are at most `limit`.
-    pub fn deadlock_candidates(&self, limit: usize) -> Vec<Vec<EventIndex>> {
+    /// cycle begins with its smallest event. There are at most `limit`, found in at most `steps`
+    /// steps of the search; incomplete if there may be more.
+    pub fn deadlock_candidates(&self, limit: usize, mut steps: usize) -> Listing<Vec<EventIndex>> {
         let model = &self.model;
         let all = (0..model.trace.events.len()).map(EventIndex::from_index);
         let acquisitions: Vec<EventIndex> = all
@@ -96,9 +97,13 @@ impl Engine<'_> {
             .collect();
         let mut found = Vec::new();
         for &start in &acquisitions {
-            self.extend_cycle(&acquisitions, &mut vec![start], &mut found, limit);
+            let path = &mut vec![start];
+            self.extend_cycle(&acquisitions, path, &mut found, limit, &mut steps);
         }
-        found
+        Listing {
+            is_complete: found.len() < limit && steps > 0,
+            items: found,
+        }
     }
 
     /// Whether the thread of `other` holds, just before that event, the lock that `event` acquires.
@@ -127,6 +132,7 @@ impl Engine<'_> {
         path: &mut Vec<EventIndex>,
         found: &mut Vec<Vec<EventIndex>>,
         limit: usize,
+        steps: &mut usize,
     ) {
         let model = &self.model;
         let last = path[path.len() - 1];
@@ -135,9 +141,10 @@ impl Engine<'_> {
         }
         let first = path[0];
         for &next in acquisitions.iter().filter(|&&next| next > first) {
-            if found.len() >= limit {
+            if found.len() >= limit || *steps == 0 {
                 return;
             }
+            *steps -= 1;
             let fits = |&event: &EventIndex| {
                 model.thread_of(event) != model.thread_of(next)
                     && !self.is_ordered(event, next)
@@ -145,7 +152,7 @@ impl Engine<'_> {
             };
             if self.waits_for(last, next) && path.iter().all(fits) {
                 path.push(next);
-                self.extend_cycle(acquisitions, path, found, limit);
+                self.extend_cycle(acquisitions, path, found, limit, steps);
                 path.pop();
             }
         }

@@ -1,5 +1,6 @@
 //! The engine: a trace, and then any number of questions about it.
 
+use norns_budget::Budget;
 use norns_model::checker::Checker;
 use norns_model::{Bug, Meaning, Model, Witness};
 use norns_order::{Answer, Formula, Literal, Node, Query, Solver, Statistics};
@@ -43,6 +44,10 @@ pub enum Constraint {
 const MOST_EVENTS: usize = 1_000_000;
 /// The greatest number of events times threads: vector clocks have a few numbers for each.
 const MOST_CLOCK_ENTRIES: usize = 32_000_000;
+/// Units of work for each event of the trace: before the first question, and for every question,
+/// which begins with an order of all events and checks its answer.
+const UNITS_TO_PREPARE: usize = 100;
+const UNITS_TO_ASK: usize = 10;
 
 /// Whether a trace is too long for an `Engine`.
 pub fn too_long(trace: &Trace) -> bool {
@@ -65,6 +70,8 @@ pub struct Engine<'t> {
     pub budget: u64,
     /// Roughly how many literals in clauses are kept from one question to the next.
     pub memory: usize,
+    /// How much work all questions together may take.
+    work: Budget,
 }
 
 /// The complete formula for another solver.
@@ -81,19 +88,36 @@ impl<'t> Engine<'t> {
         Self::with_preprocessing(trace, meaning, Preprocessing::Full)
     }
 
+    /// An engine whose preprocessing and questions share this much work. The answer is `Undecided`
+    /// when it is spent.
+    pub fn within(trace: &'t Trace, meaning: Meaning, work: Budget) -> Self {
+        Self::build(trace, meaning, Preprocessing::Full, work)
+    }
+
     /// The answers are the same with less preprocessing, but the search has to find more itself.
     pub fn with_preprocessing(
         trace: &'t Trace,
         meaning: Meaning,
         preprocessing: Preprocessing,
     ) -> Self {
+        Self::build(trace, meaning, preprocessing, Budget::unlimited())
+    }
+
+    fn build(
+        trace: &'t Trace,
+        meaning: Meaning,
+        preprocessing: Preprocessing,
+        work: Budget,
+    ) -> Self {
+        work.count((UNITS_TO_PREPARE * trace.events.len()) as u64);
         let model = Model::new(trace, Meaning::Optimistic);
-        let encoding = Encoding::new(&model, meaning, preprocessing);
+        let encoding = Encoding::new(&model, meaning, preprocessing, &work);
         let threads = model.threads.len() as u32;
         // The events of a thread are a chain, and the end of the schedule is one of its own.
         let chain = trace.events.iter().map(|event| event.thread.0);
         let mut solver = Solver::with_chains(chain.chain([threads]).collect(), &encoding.edges);
         solver.pin(encoding.frame.end);
+        solver.set_budget(work.clone());
         // The checker knows neither values nor relevant reads; `read_check` does.
         let checked = match meaning {
             Meaning::Faithful if !encoding.has_branches() => Meaning::Faithful,
@@ -110,6 +134,7 @@ impl<'t> Engine<'t> {
             added: Vec::new(),
             budget: 100_000,
             memory: 1_000_000,
+            work,
         }
     }
 
@@ -181,6 +206,11 @@ impl<'t> Engine<'t> {
         events: &[EventIndex],
         required: &[Required],
     ) -> Result<Vec<EventIndex>, NoSchedule> {
+        if self.work.is_spent() {
+            return Err(NoSchedule::Undecided);
+        }
+        self.work
+            .count((UNITS_TO_ASK * self.model.trace.events.len()) as u64);
         if self.solver.size() > self.memory {
             self.forget();
         }
@@ -236,7 +266,12 @@ impl<'t> Engine<'t> {
     pub fn problem(&self, bugs: &[Bug]) -> Problem {
         let mut formula = Formula::new();
         // A new encoding, since the variables of relevant reads belong to one formula only.
-        let encoding = Encoding::new(&self.model, self.meaning, Preprocessing::Basic);
+        let encoding = Encoding::new(
+            &self.model,
+            self.meaning,
+            Preprocessing::Basic,
+            &Budget::unlimited(),
+        );
         encoding.all(&mut formula);
         let end = encoding.frame.end;
         for constraint in &self.added {

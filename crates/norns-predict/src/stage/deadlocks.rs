@@ -11,6 +11,7 @@ use super::{Counts, Decision, Detail, Engine, Predictor};
 use crate::candidate::lock_cycles;
 use crate::exact::index::Index;
 use crate::exact::projection::Projection;
+use crate::exact::search::UNITS_PER_STEP;
 use crate::exact::terminal;
 use crate::linear::Options as LinearOptions;
 
@@ -51,7 +52,8 @@ impl Predictor<'_> {
         counts: &mut Counts,
         cycles: &mut BTreeMap<Vec<EventIndex>, Witness>,
     ) {
-        let candidates = lock_cycles(self.model, &self.index, &mut counts.filtered, CYCLE_STEPS);
+        let steps = CYCLE_STEPS.min(self.work.left() as usize / 10);
+        let candidates = lock_cycles(self.model, &self.index, &mut counts.filtered, steps);
         if !candidates.is_complete {
             self.found.not_analysed.push(NotAnalysed::LockCycles);
         }
@@ -75,7 +77,8 @@ impl Predictor<'_> {
             };
             match self.decide(counts, &cycle, bug) {
                 Decision::Shown(witness) => {
-                    cycles.insert(sorted, self.kept(witness));
+                    let kept = self.kept(counts, witness);
+                    cycles.extend(kept.map(|witness| (sorted, witness)));
                 }
                 Decision::Impossible => {}
                 Decision::Open => self.found.undecided.push(cycle),
@@ -92,9 +95,16 @@ impl Predictor<'_> {
         let Some(linear) = &self.linear else {
             return self.all_lock_deadlocks(counts, cycles);
         };
-        let report = linear.lock_deadlocks(&LinearOptions::default());
+        let report = self
+            .work
+            .share(1, 3, || linear.lock_deadlocks(&LinearOptions::default()));
+        let reserve = self.work.left() / 2;
         for deadlock in &report.deadlocks {
             counts.candidates += 1;
+            if self.work.left() <= reserve {
+                counts.unlisted += 1;
+                continue;
+            }
             let bug = Bug::LockDeadlock {
                 blocked: deadlock.blocked.clone(),
             };
@@ -106,10 +116,11 @@ impl Predictor<'_> {
                 counts.linear += 1;
                 let mut sorted = deadlock.blocked.clone();
                 sorted.sort_unstable();
-                cycles.insert(sorted, self.kept(witness));
+                let kept = self.kept(counts, witness);
+                cycles.extend(kept.map(|witness| (sorted, witness)));
             }
         }
-        if report.cut {
+        if report.cut || report.not_looked_at > 0 {
             self.found.not_analysed.push(NotAnalysed::LockCycles);
         }
         // An open pattern is decided by one instance, or by all of them if they are few.
@@ -118,7 +129,7 @@ impl Predictor<'_> {
                 self.model,
                 &self.index,
                 &mut counts.filtered,
-                CYCLE_STEPS / 10,
+                (CYCLE_STEPS / 10).min(self.work.left() as usize / 10),
             );
             let few = candidates.items.len() <= FEW_INSTANCES * report.open.len();
             let candidates = if candidates.is_complete && few {
@@ -145,8 +156,9 @@ impl Predictor<'_> {
 
     /// Finds waits that nothing ends.
     fn stuck(&mut self, counts: &mut Counts) {
-        let mut budget = self.options.budget.saturating_mul(5);
-        let result = self.last_states(&mut budget);
+        let steps = self.options.budget.saturating_mul(5) as u64;
+        let most = UNITS_PER_STEP.saturating_mul(steps);
+        let result = self.work.within(most, || self.last_states());
         if !result.complete {
             self.found.not_analysed.push(NotAnalysed::EndlessWaits);
         }
@@ -156,7 +168,7 @@ impl Predictor<'_> {
             let witness = self.shortened(witness);
             if self.accepts(counts, &witness) {
                 counts.exact += 1;
-                accepted.push(self.kept(witness));
+                accepted.extend(self.kept(counts, witness));
             }
         }
         let sets = accepted.iter().map(|witness| match &witness.bug {
@@ -169,14 +181,15 @@ impl Predictor<'_> {
 
     /// All deadlocks. In the optimistic meaning they are searched in the part of the trace that can
     /// matter for them.
-    fn last_states(&self, budget: &mut usize) -> terminal::Deadlocks {
+    fn last_states(&self) -> terminal::Deadlocks {
+        let work = &self.work;
         if self.options.meaning == Meaning::Faithful {
-            return terminal::deadlocks(self.model, &self.index, budget);
+            return terminal::deadlocks(self.model, &self.index, work);
         }
         let lock_sets = &self.index.lock_sets;
         let projection = Projection::of(self.model, lock_sets);
         let small = Model::new(&projection.trace, Meaning::Optimistic);
-        let mut found = terminal::deadlocks(&small, &Index::of(&small), budget);
+        let mut found = terminal::deadlocks(&small, &Index::of(&small), work);
         for witness in found.stuck.values_mut() {
             *witness = projection.restore(self.model, lock_sets, witness);
         }

@@ -2,8 +2,9 @@
 //! decides it.
 //!
 //! Filters rule candidates out, near-linear prediction finds witnesses, exact search does both within
-//! a budget. What remains undecided is listed. Every candidate has its own budget, counted in steps,
-//! so neither the order of the candidates nor the speed of the machine changes an answer.
+//! a budget. What remains undecided is listed. Every candidate has its own budget, and all of them
+//! share one, of which each stage gets a part and hands back what it does not need. Budgets count
+//! work, so the speed of the machine changes no answer, unless the clock of the caller ends the work.
 //!
 //! `options` has the question and the answer; `races` and `deadlocks` collect and decide candidates.
 //!
@@ -16,6 +17,9 @@ mod races;
 
 pub use options::{Counts, Detail, Engine, Options, Prediction, Reductions};
 
+use std::cell::Cell;
+
+use norns_budget::Budget;
 use norns_model::checker::Checker;
 use norns_model::segment::{SegmentId, Segments};
 use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
@@ -23,7 +27,7 @@ use norns_trace::{EventIndex, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::exact::index::Index;
-use crate::exact::search::{Outcome, reach};
+use crate::exact::search::{Outcome, UNITS_PER_STEP, reach};
 use crate::linear::{Linear, Options as LinearOptions};
 use crate::{csp, order, values};
 
@@ -31,17 +35,41 @@ use crate::{csp, order, values};
 /// faster than the trace.
 const MOST_ORDERED: usize = 20_000;
 
-/// Predicts races and deadlocks.
+/// Units of work for each event of the trace before the first candidate.
+const UNITS_TO_PREPARE: usize = 20;
+/// Units of work for each step of a schedule that is made and checked.
+const UNITS_TO_CHECK: usize = 5;
+/// The schedules of all witnesses together have at most this many steps; witnesses beyond that are
+/// only counted.
+const MOST_STEPS_KEPT: usize = 50_000_000;
+
+/// Predicts races and deadlocks, however much work it is.
 pub fn predict(trace: &Trace, options: &Options) -> Prediction {
+    predict_within(trace, options, &Budget::unlimited())
+}
+
+/// Predicts races and deadlocks. When the work is spent, the result has what is known by then, and
+/// says what was not looked at.
+pub fn predict_within(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
+    let mut found = predict_by_engine(trace, options, work);
+    if work.is_spent() {
+        found.not_analysed.push(NotAnalysed::OutOfBudget {
+            by_the_clock: work.was_stopped(),
+        });
+    }
+    found
+}
+
+fn predict_by_engine(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
     let options = Options {
         meaning: options.answered_meaning(),
         ..*options
     };
     if options.engine == Engine::Csp {
-        return csp::predict_by_csp(trace, &options);
+        return csp::predict_by_csp(trace, &options, work);
     }
     if options.meaning != Meaning::SameValues {
-        return run_stages(trace, &options);
+        return run_stages(trace, &options, work);
     }
     if options.engine == Engine::Order {
         let by_solver = Options {
@@ -53,21 +81,27 @@ pub fn predict(trace: &Trace, options: &Options) -> Prediction {
             longest_kept: usize::MAX,
             ..options
         };
-        return run_stages(trace, &by_solver);
+        return run_stages(trace, &by_solver, work);
     }
     let optimistic = Options {
         meaning: Meaning::Optimistic,
         longest_kept: usize::MAX,
+        // Which events race follows from the pairs that values allow.
+        detail: match options.detail {
+            Detail::Places => Detail::Places,
+            Detail::Events | Detail::Pairs => Detail::Pairs,
+        },
         ..options
     };
-    let mut found = run_stages(trace, &optimistic);
-    values::sift(trace, &options, &mut found);
+    let mut found = work.share(1, 2, || run_stages(trace, &optimistic, work));
+    values::sift(trace, &options, &mut found, work);
     found
 }
 
 /// All stages, in a meaning that each of them can answer: values only with the ordering solver
 /// alone.
-fn run_stages(trace: &Trace, options: &Options) -> Prediction {
+fn run_stages(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
+    work.count((UNITS_TO_PREPARE * trace.events.len()) as u64);
     let model = Model::new(trace, options.meaning);
     let mut predictor = Predictor {
         model: &model,
@@ -75,19 +109,28 @@ fn run_stages(trace: &Trace, options: &Options) -> Prediction {
         budget: options.budget,
         index: Index::of(&model),
         linear: matches!(options.engine, Engine::Auto | Engine::Linear)
-            .then(|| Linear::new(&model)),
+            .then(|| Linear::within(&model, work.clone())),
         order: None,
         checker: Checker::new(trace, options.meaning),
         segments: Segments::of(&model),
         by_segments: FxHashMap::default(),
+        steps_shared: 0,
         found: Prediction::default(),
+        work: work.clone(),
+        steps_kept: Cell::new(0),
     };
     predictor.check_observed_order();
     if options.races {
-        predictor.races();
+        let part = if options.deadlocks { 6 } else { 10 };
+        work.share(part, 10, || predictor.races());
     }
     if options.deadlocks {
         predictor.deadlocks();
+    }
+    let found = &mut predictor.found;
+    let findings = found.race_counts.unlisted + found.deadlock_counts.unlisted;
+    if findings > 0 {
+        found.not_analysed.push(NotAnalysed::Unlisted { findings });
     }
     predictor.found
 }
@@ -105,7 +148,13 @@ struct Predictor<'a> {
     segments: Segments,
     /// The pairs of segments that have been decided: the schedule, or `None` if there is none.
     by_segments: FxHashMap<(SegmentId, SegmentId), Option<Vec<EventIndex>>>,
+    /// How many steps the schedules in `by_segments` have.
+    steps_shared: usize,
     found: Prediction,
+    /// What is left for all candidates.
+    work: Budget,
+    /// How many steps the schedules of the witnesses in `found` have.
+    steps_kept: Cell<usize>,
 }
 
 /// The decision of the engines about one candidate.
@@ -131,6 +180,10 @@ impl<'a> Predictor<'a> {
     /// Tries the engines from the cheapest to the most expensive, and checks the witness.
     fn decide(&mut self, counts: &mut Counts, goal: &[EventIndex], bug: Bug) -> Decision {
         counts.candidates += 1;
+        if self.work.is_spent() {
+            counts.undecided += 1;
+            return Decision::Open;
+        }
         if let Some(linear) = &self.linear {
             let options = LinearOptions::default();
             let witness = match &bug {
@@ -156,7 +209,9 @@ impl<'a> Predictor<'a> {
         }
         let mut outcome = Outcome::Undecided;
         if self.options.engine != Engine::Order {
-            outcome = reach(self.model, &self.index, goal, &mut self.budget.clone());
+            let most = UNITS_PER_STEP.saturating_mul(self.budget as u64);
+            let work = &self.work;
+            outcome = work.within(most, || reach(self.model, &self.index, goal, work));
         }
         match outcome {
             Outcome::Reached(schedule) => {
@@ -193,21 +248,30 @@ impl<'a> Predictor<'a> {
             return order::Outcome::Undecided;
         }
         self.order
-            .get_or_insert_with(|| order::Engine::new(trace, self.options.meaning))
+            .get_or_insert_with(|| {
+                order::Engine::within(trace, self.options.meaning, self.work.clone())
+            })
             .find(bug)
     }
 
-    /// The witness, with its schedule shortened to what the result keeps.
-    fn kept(&self, mut witness: Witness) -> Witness {
-        let over = witness
-            .schedule
-            .len()
-            .saturating_sub(self.options.longest_kept);
-        witness.schedule = witness.schedule.split_off(over);
-        witness
+    /// The witness, with its schedule shortened to what the result keeps; `None`, and counted, if
+    /// the result has no room for it.
+    fn kept(&self, counts: &mut Counts, mut witness: Witness) -> Option<Witness> {
+        let length = witness.schedule.len();
+        let steps = length.min(self.options.longest_kept);
+        let kept = self.steps_kept.get() + steps;
+        if kept > MOST_STEPS_KEPT {
+            counts.unlisted += 1;
+            return None;
+        }
+        self.steps_kept.set(kept);
+        witness.schedule = witness.schedule.split_off(length - steps);
+        Some(witness)
     }
 
     fn accepts(&self, counts: &mut Counts, witness: &Witness) -> bool {
+        self.work
+            .count((UNITS_TO_CHECK * witness.schedule.len()) as u64);
         let accepted = self.checker.check(witness).is_ok();
         counts.refused += usize::from(!accepted);
         accepted

@@ -111,6 +111,8 @@ pub struct Counts {
     pub refuted: usize,
     /// Predicted optimistically; the solver could not decide whether values allow it.
     pub unsifted: usize,
+    /// Found, but not listed: the schedules of the others fill the memory set aside for them.
+    pub unlisted: usize,
     /// Found by an engine, but refused by the checker.
     pub refused: usize,
 }

@@ -11,9 +11,9 @@ use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
 use norns_trace::EventIndex;
 use rustc_hash::FxHashSet;
 
-use super::{Counts, Decision, Detail, Engine, Predictor};
+use super::{Counts, Decision, Detail, Engine, Predictor, UNITS_TO_CHECK};
 use crate::candidate::{Accesses, Filtered, Side, is_ruled_out, sides};
-use crate::linear::{Linear, Options as LinearOptions};
+use crate::linear::{Cut, Linear, Options as LinearOptions};
 
 /// How many pairs of events are tried for two places, in a trace with more pairs than `FEW_PAIRS`.
 /// After that the places stay undecided.
@@ -21,6 +21,8 @@ const TRIES: usize = 64;
 const FEW_PAIRS: usize = 100_000;
 /// Longer schedules are not reused for other pairs of the same segments.
 const LONGEST_SHARED: usize = 10_000;
+/// The schedules kept for reuse have at most this many steps together.
+const MOST_STEPS_SHARED: usize = 20_000_000;
 /// In longer traces open accesses are not searched, because each search takes a pass over the trace.
 const MOST_SEARCHED: usize = 50_000;
 /// All open accesses together may use the budgets of this many candidates.
@@ -29,6 +31,8 @@ const SHARED_BUDGETS: usize = 10;
 const MOST_RIVALS: usize = 10_000;
 /// How many steps of schedules are checked for racy events, in addition to those of pairs of places.
 const MOST_CHECKED: usize = 20_000_000;
+/// Units of work to filter one pair of events.
+const UNITS_TO_FILTER: u64 = 10;
 /// More conflicting pairs than this are not decided one by one.
 const MOST_PAIRS: usize = 2_000_000;
 
@@ -58,6 +62,8 @@ impl Predictor<'_> {
                 }
                 Some(schedule) => self.moved(schedule, bug.clone(), [first, second]),
             };
+            self.work
+                .count((UNITS_TO_CHECK * witness.schedule.len()) as u64);
             if self.checker.check(&witness).is_ok() {
                 counts.candidates += 1;
                 counts.filtered.same_segments += 1;
@@ -67,7 +73,11 @@ impl Predictor<'_> {
         let decision = self.decide(counts, &[first, second], bug);
         if shares {
             match &decision {
-                Decision::Shown(witness) if witness.schedule.len() <= LONGEST_SHARED => {
+                Decision::Shown(witness)
+                    if witness.schedule.len() <= LONGEST_SHARED
+                        && self.steps_shared + witness.schedule.len() <= MOST_STEPS_SHARED =>
+                {
+                    self.steps_shared += witness.schedule.len();
                     self.by_segments
                         .insert(segments, Some(witness.schedule.clone()));
                 }
@@ -164,7 +174,8 @@ impl Predictor<'_> {
                         self.found.racy_pairs.insert((first, second));
                     }
                     if shown.insert(sides(self.model, first, second)) {
-                        self.found.races.push(self.kept(witness));
+                        let kept = self.kept(&mut counts, witness);
+                        self.found.races.extend(kept);
                     }
                 }
                 Decision::Impossible => {}
@@ -180,10 +191,22 @@ impl Predictor<'_> {
         let mut shown: FxHashSet<(Side, Side)> = FxHashSet::default();
         let mut wanted: Option<FxHashSet<(Side, Side)>> = None;
         let mut open_events = Vec::new();
+        let mut cut = Cut::default();
+        let work = self.work.clone();
         if let Some(linear) = &self.linear {
-            let report = linear.races(&LinearOptions::default());
+            let report = work.share(1, 2, || linear.races(&LinearOptions::default()));
+            counts.candidates += report.unlisted;
+            counts.unlisted += report.unlisted;
+            cut = report.cut;
+            // What is left is divided between the witnesses and the candidates that stay open.
+            let reserve = work.left() / 2;
             for race in &report.races {
                 counts.candidates += 1;
+                if work.left() <= reserve {
+                    counts.unlisted += 1;
+                    shown.insert(race.sides);
+                    continue;
+                }
                 let bug = Bug::Race {
                     first: race.first,
                     second: race.second,
@@ -195,7 +218,8 @@ impl Predictor<'_> {
                 if self.accepts(&mut counts, &witness) {
                     counts.linear += 1;
                     shown.insert(race.sides);
-                    self.found.races.push(self.kept(witness));
+                    let kept = self.kept(&mut counts, witness);
+                    self.found.races.extend(kept);
                 }
             }
             if self.options.detail > Detail::Places {
@@ -209,6 +233,12 @@ impl Predictor<'_> {
             if accesses.most_pairs() > FEW_PAIRS || self.options.engine == Engine::Linear {
                 wanted = Some(report.open.iter().map(|open| open.sides).collect());
             }
+        }
+        if cut.locations > 0 {
+            self.found.not_analysed.push(NotAnalysed::Locations {
+                locations: cut.locations,
+                accesses: cut.accesses,
+            });
         }
         if self.options.engine == Engine::Linear {
             let open = wanted.unwrap_or_default();
@@ -289,7 +319,9 @@ impl Predictor<'_> {
         } else {
             TRIES
         };
+        let work = self.work.clone();
         let add = |first: EventIndex, second: EventIndex| {
+            work.count(UNITS_TO_FILTER);
             let sides = sides(model, first, second);
             if shown.contains(&sides) || wanted.is_some_and(|wanted| !wanted.contains(&sides)) {
                 return;
@@ -308,23 +340,27 @@ impl Predictor<'_> {
         if every_pair {
             accesses.for_pairs(model, add);
         } else {
-            accesses.for_near_pairs(model, index, add);
+            work.share(1, 3, || accesses.for_near_pairs(model, index, &work, add));
         }
         counts.filtered = filtered;
+        let mut groups_left = groups.len() as u64;
         for Tries { pairs, more } in groups.into_values() {
             let mut inner = Counts::default();
             let mut open = None;
             let mut found = None;
-            for (first, second) in pairs {
-                match self.decide_race(&mut inner, first, second) {
-                    Decision::Shown(witness) => {
-                        found = Some(witness);
-                        break;
+            work.share(2.min(groups_left), groups_left, || {
+                for (first, second) in pairs {
+                    match self.decide_race(&mut inner, first, second) {
+                        Decision::Shown(witness) => {
+                            found = Some(witness);
+                            break;
+                        }
+                        Decision::Impossible => {}
+                        Decision::Open => open = open.take().or(Some(vec![first, second])),
                     }
-                    Decision::Impossible => {}
-                    Decision::Open => open = open.or(Some(vec![first, second])),
                 }
-            }
+            });
+            groups_left -= 1;
             counts.candidates += 1;
             counts.refused += inner.refused;
             match found {
@@ -338,7 +374,8 @@ impl Predictor<'_> {
                     {
                         self.found.racy_events.insert(second);
                     }
-                    self.found.races.push(self.kept(witness));
+                    let kept = self.kept(counts, witness);
+                    self.found.races.extend(kept);
                 }
                 None if open.is_some() || more > 0 || !every_pair => {
                     counts.undecided += 1;

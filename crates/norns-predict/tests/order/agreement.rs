@@ -43,7 +43,8 @@ fn candidates(trace: &Trace, engine: &Engine<'_>) -> Vec<Bug> {
             }
         }
     }
-    let cycles = engine.deadlock_candidates(usize::MAX).into_iter();
+    let cycles = engine.deadlock_candidates(usize::MAX, usize::MAX);
+    let cycles = cycles.items.into_iter();
     bugs.extend(cycles.map(|blocked| Bug::LockDeadlock { blocked }));
     bugs
 }

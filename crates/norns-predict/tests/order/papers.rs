@@ -66,7 +66,7 @@ fn figure_1_with_get_synchronised_is_a_deadlock() {
     assert_eq!(races(&trace, Meaning::Optimistic), []);
     // The locks exclude both races, but they can deadlock.
     let mut engine = Engine::new(&trace, Meaning::SameValues);
-    let cycles = engine.deadlock_candidates(usize::MAX);
+    let cycles = engine.deadlock_candidates(usize::MAX, usize::MAX).items;
     assert_eq!(cycles, [vec![EventIndex(4), EventIndex(11)]]);
     assert!(matches!(
         engine.lock_deadlock(cycles[0].clone()),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use norns_budget::Budget;
 use norns_model::brute_force::{Enumeration, enumerate};
 use norns_model::checker::Checker;
 use norns_model::random_trace::{Shape, random_trace};
@@ -75,7 +76,7 @@ fn the_goal_directed_search_finds_exactly_the_racy_pairs() {
                 if !model.conflict(first, second) {
                     continue;
                 }
-                let outcome = reach(&model, &index, &[first, second], &mut 100_000);
+                let outcome = reach(&model, &index, &[first, second], &Budget::of(5_000_000));
                 let expected = all.races.contains(&(first, second));
                 let context = format!("seed {seed}, {meaning:?}, {first:?} {second:?}");
                 match outcome {
@@ -101,7 +102,7 @@ fn the_terminal_search_finds_exactly_the_deadlocks() {
         let model = Model::new(trace, meaning);
         let index = Index::of(&model);
         let checker = Checker::new(trace, meaning);
-        let found = deadlocks(&model, &index, &mut 1_000_000);
+        let found = deadlocks(&model, &index, &Budget::of(50_000_000));
         let context = format!("seed {seed}, {meaning:?}");
         assert!(found.complete, "{context}: undecided");
         let cycles: BTreeSet<_> = found.cycles.keys().cloned().collect();

@@ -23,6 +23,7 @@
 //! Not as strong as it could be: how many waits share how many signals is not counted (`resources`
 //! does that, for one question), and semaphores and barriers are no requirements.
 
+use norns_budget::Budget;
 use norns_model::Model;
 use norns_order::Node;
 use norns_trace::effect::OnLock;
@@ -295,20 +296,27 @@ impl<'m, 't> MustHappenBefore<'m, 't> {
     }
 
     /// Sweeps over the trace until nothing changes. Returns the clocks, and a set of edges whose
-    /// transitive closure they are.
-    pub fn finish(mut self) -> (Clocks, Vec<(Node, Node)>) {
+    /// transitive closure they are. When a third of the budget is spent, all requirements are
+    /// dropped: without them a single sweep removes whatever has no justification, and stopping
+    /// earlier would leave orders that do not hold.
+    pub fn finish(mut self, budget: &Budget) -> (Clocks, Vec<(Node, Node)>) {
         self.requirements
             .sort_by_key(|requirement| requirement.event);
-        for sweep in 0.. {
-            let changed = self.sweep();
-            if changed.is_empty() {
-                break;
+        let work = (self.known.len() + 4 * self.model.trace.events.len()) as u64;
+        budget.share(1, 3, || {
+            for sweep in 0.. {
+                let changed = self.sweep();
+                if changed.is_empty() {
+                    break;
+                }
+                if !budget.spend(work) {
+                    self.requirements.clear();
+                } else if sweep >= SWEEPS {
+                    self.requirements
+                        .retain(|requirement| changed.binary_search(&requirement.event).is_err());
+                }
             }
-            if sweep >= SWEEPS {
-                self.requirements
-                    .retain(|requirement| changed.binary_search(&requirement.event).is_err());
-            }
-        }
+        });
         self.clocks()
     }
 

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use norns_budget::Budget;
 use norns_model::{Meaning, Model};
 use norns_order::{Formula, Lazy, Node, View};
 use norns_trace::EventIndex;
@@ -49,7 +50,12 @@ pub struct Encoding {
 }
 
 impl Encoding {
-    pub fn new(model: &Model<'_>, meaning: Meaning, preprocessing: Preprocessing) -> Self {
+    pub fn new(
+        model: &Model<'_>,
+        meaning: Meaning,
+        preprocessing: Preprocessing,
+        budget: &Budget,
+    ) -> Self {
         let count = model.trace.events.len();
         let locks = locks(model);
         let Locations {
@@ -76,7 +82,7 @@ impl Encoding {
             registers.chain(&onces).for_each(|r| must.add_register(r));
             conditions.iter().for_each(|c| must.add_condition(c));
         }
-        let (clocks, edges) = must.finish();
+        let (clocks, edges) = must.finish(budget);
         let barriers = barriers(model);
         registers.extend(onces);
         let objects = Objects {
@@ -97,8 +103,8 @@ impl Encoding {
             },
             edges,
             mismatches,
-            planner: Planner::new(preprocessing, resources),
-            simulation: Simulation::new(count, &objects),
+            planner: Planner::new(preprocessing, resources, budget.clone()),
+            simulation: Simulation::new(count, &objects, budget.clone()),
             objects,
             others,
         }

@@ -5,6 +5,7 @@
 
 use std::cell::OnceCell;
 
+use norns_budget::Budget;
 use norns_model::Model;
 use norns_order::Node;
 use norns_trace::{Event, EventIndex};
@@ -39,15 +40,17 @@ pub struct Planner {
     /// Explored when the first question needs it. `None` where there is nothing to know.
     waits: OnceCell<Option<WaitStates>>,
     sections: OnceCell<CriticalSections>,
+    budget: Budget,
 }
 
 impl Planner {
-    pub fn new(preprocessing: Preprocessing, resources: Resources) -> Self {
+    pub fn new(preprocessing: Preprocessing, resources: Resources, budget: Budget) -> Self {
         Planner {
             preprocessing,
             resources,
             waits: OnceCell::new(),
             sections: OnceCell::new(),
+            budget,
         }
     }
 
@@ -82,12 +85,12 @@ impl Planner {
             limits,
         };
         let waits = self.waits.get_or_init(|| {
-            let budget = states_to_explore(model.trace.events.len());
-            is_full.then(|| WaitStates::new(model, clocks, budget))?
+            let most = states_to_explore(model.trace.events.len());
+            is_full.then(|| WaitStates::new(model, clocks, most, &self.budget))?
         });
         let mut guided = None;
         if let Some(waits) = waits {
-            match waits.feasibility(model, events, &target) {
+            match waits.feasibility(model, events, &target, &self.budget) {
                 Feasibility::Impossible => return None,
                 Feasibility::Unknown => {}
                 Feasibility::Path(path) => {

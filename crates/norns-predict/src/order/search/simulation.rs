@@ -8,6 +8,7 @@
 
 use std::rc::Rc;
 
+use norns_budget::Budget;
 use norns_order::{Formula, Node};
 
 use super::relevant_reads::RelevantReads;
@@ -94,11 +95,13 @@ pub struct Simulation {
     /// For every condition.
     queues: Vec<WaitQueue>,
     relevant_reads: Option<RelevantReads>,
+    /// Counts the nodes that are executed.
+    budget: Budget,
 }
 
 impl Simulation {
     /// A simulation of `count` events.
-    pub fn new(count: usize, objects: &Objects) -> Self {
+    pub fn new(count: usize, objects: &Objects, budget: Budget) -> Self {
         let all = all_steps(objects);
         let mut first_step = vec![0u32; count + 1];
         for (node, _) in &all {
@@ -121,6 +124,7 @@ impl Simulation {
             value: objects.semaphores.iter().map(|s| s.initial).collect(),
             queues: objects.conditions.iter().map(WaitQueue::new).collect(),
             relevant_reads: relevance.map(|r| RelevantReads::new(r, &objects.registers)),
+            budget,
         }
     }
 
@@ -195,6 +199,7 @@ impl Simulation {
             if next == current.frame.end {
                 return;
             }
+            self.budget.count(4);
             let steps = self.first_step[next.index()]..self.first_step[next.index() + 1];
             let before = formula.clauses.len();
             for i in steps.clone() {

@@ -17,6 +17,7 @@ mod state_space;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use norns_budget::Budget;
 use norns_model::{Model, State};
 use norns_trace::{EventIndex, ObjectId};
 use rustc_hash::FxHashSet;
@@ -86,9 +87,9 @@ const SHORT_SEARCH: usize = 500;
 const PER_MISSING: usize = 3;
 
 impl WaitStates {
-    /// Explores at most `budget` states. `None` if no thread waits for another, or if the threads
-    /// have too many operations.
-    pub fn new(model: &Model<'_>, clocks: &Clocks, budget: usize) -> Option<Self> {
+    /// Explores at most `most` states, with half of the budget. `None` if no thread waits for
+    /// another, or if the threads have too many operations.
+    pub fn new(model: &Model<'_>, clocks: &Clocks, most: usize, budget: &Budget) -> Option<Self> {
         let threads = thread_ops(model, clocks)?;
         if threads.iter().all(|ops| ops.ops.is_empty()) {
             return None;
@@ -102,7 +103,9 @@ impl WaitStates {
             space: None,
         };
         states.observed = states.observe(model);
-        states.space = StateSpace::explore(&states.transitions(), budget);
+        states.space = budget.share(1, 2, || {
+            StateSpace::explore(&states.transitions(), most, budget)
+        });
         Some(states)
     }
 
@@ -132,12 +135,14 @@ impl WaitStates {
         model: &Model<'_>,
         events: &[EventIndex],
         target: &Target,
+        budget: &Budget,
     ) -> Feasibility {
         let ranges = self.ranges(model, events, target);
         if ranges.iter().any(|range| range.least > range.most) {
             return Feasibility::Impossible;
         }
         let Some(space) = &self.space else {
+            budget.count((SHORT_SEARCH * self.threads.len()) as u64);
             return match self.search(events, &ranges) {
                 Some(states) => Feasibility::Path(self.path(model, &states)),
                 None => Feasibility::Unknown,
@@ -150,6 +155,7 @@ impl WaitStates {
         let preferred: Vec<usize> = preferred
             .map(|((ops, &count), range)| ops.count_before(count).clamp(range.least, range.most))
             .collect();
+        budget.count((space.len() * self.threads.len()) as u64);
         match space.nearest(&self.threads, &ranges, &preferred) {
             Some(goal) => {
                 let states = space.path(self, model, goal);

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use norns_budget::Budget;
 use norns_model::Model;
 use norns_trace::EventIndex;
 use rustc_hash::FxHashMap;
@@ -74,8 +75,8 @@ impl PairTable {
 }
 
 impl StateSpace {
-    /// `None` if there are more than `budget` states.
-    pub fn explore(transitions: &Transitions<'_>, budget: usize) -> Option<Self> {
+    /// `None` if there are more than `most` states, or the budget is spent.
+    pub fn explore(transitions: &Transitions<'_>, most: usize, budget: &Budget) -> Option<Self> {
         let threads = transitions.threads;
         let mut known: FxHashMap<WaitState, u32> = FxHashMap::default();
         known.insert(WaitState::INITIAL, 0);
@@ -108,19 +109,24 @@ impl StateSpace {
                 space.edges.push(Edge { from, next });
             }
             at += 1;
-            let too_many = space.states.len() > budget
-                || at % LOOK_AHEAD == 0 && space.states.len() / 2 > budget * done(state) / all;
-            if too_many {
+            let too_many = space.states.len() > most
+                || at % LOOK_AHEAD == 0 && space.states.len() / 2 > most * done(state) / all;
+            if too_many || !budget.spend(20 * threads.len() as u64) {
                 return None;
             }
         }
         for (t, one) in threads.iter().enumerate() {
             for other in &threads[t + 1..] {
-                let table = PairTable::new(&space.states, one, other, budget)?;
+                let table = PairTable::new(&space.states, one, other, most)?;
                 space.together.push(table);
             }
         }
         Some(space)
+    }
+
+    /// The number of states.
+    pub fn len(&self) -> usize {
+        self.states.len()
     }
 
     /// Whether these events, taken two at a time, can be next at the same time.
