@@ -1,6 +1,8 @@
 """How a benchmark starts and ends: packages are installed, what it measures is built, and whatever
 goes wrong is a sentence and exit status 2, not a traceback."""
+import glob
 import os
+import re
 import subprocess
 import sys
 
@@ -18,6 +20,29 @@ def build(*words):
     """`cargo build --release` of packages (`-p NAME`) and examples, in this checkout."""
     if subprocess.run(["cargo", "build", "--release", "--locked", "-q", *words], cwd=ROOT).returncode:
         fail("cannot build " + " ".join(words))
+
+
+def fetch_debian_source(package, folder):
+    """Downloads a source package with lists of our own: the system's may name no sources."""
+    lines = []
+    for path in ["/etc/apt/sources.list", *glob.glob("/etc/apt/sources.list.d/*.list")]:
+        if os.path.exists(path):
+            lines += [re.sub(r"^deb ", "deb-src ", line) for line in open(path) if line.startswith("deb ")]
+    for path in glob.glob("/etc/apt/sources.list.d/*.sources"):
+        for stanza in open(path).read().split("\n\n"):
+            field = {k.lower(): v for k, v in re.findall(r"^([A-Za-z-]+): (.*)$", stanza, re.M)}
+            key = f"[signed-by={field['signed-by']}] " if "signed-by" in field else ""
+            if "debian" in field.get("uris", ""):
+                lines += [f"deb-src {key}{field['uris']} {suite} {field.get('components', 'main')}\n"
+                          for suite in field.get("suites", "").split()]
+    lists = os.path.join(folder, "lists")
+    os.makedirs(os.path.join(lists, "partial"), exist_ok=True)
+    with open(os.path.join(folder, "sources.list"), "w") as out:
+        out.writelines(lines)
+    options = ["-o", f"Dir::Etc::sourcelist={folder}/sources.list", "-o", "Dir::Etc::sourceparts=-",
+               "-o", f"Dir::State::lists={lists}", "-q"]
+    for words in (["update"], ["source", "--download-only", "--tar-only", package]):
+        subprocess.run(["apt-get", *options, *words], cwd=folder, check=True, capture_output=True)
 
 
 def fail(what, help=None):

@@ -1,0 +1,62 @@
+"""The projects of bench/real: where each comes from, how its users build it, and a typical run.
+
+A build is a shell text, run in a copy of the sources with CC and CXX set. HERE is this folder. A run
+starts in the folder of the build, where `input.txt` holds two megabytes of text.
+"""
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Project:
+    name: str
+    build: str
+    run: list
+    package: str = ""
+    repository: str = ""
+    folder: str = ""
+    client: str = ""
+    build_name: str = field(init=False)
+
+    def __post_init__(self):
+        # Projects of one source with the same build share it.
+        self.build_name = self.name.split("/")[0]
+
+
+ZSTD = "make -C programs zstd CC=$CC -j2; make -C tests poolTests CC=$CC"
+NNG = """mkdir -p out; cd out; cmake .. -DCMAKE_C_COMPILER=$CC -DNNG_TESTS=ON -DNNG_TOOLS=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo
+make -j2 nng nng_testing 2>/dev/null || make -j2 nng; make -j2 pair0_test synch"""
+ZMQ = """mkdir -p out; cd out; cmake .. -DCMAKE_C_COMPILER=$CC -DCMAKE_CXX_COMPILER=$CXX -DBUILD_TESTS=ON -DWITH_PERF_TOOL=OFF \
+  -DBUILD_STATIC=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo
+make -j2 libzmq testutil unity; make -j2 test_pair_inproc test_pair_tcp"""
+POOL = """$CC -g -O1 -pthread -I. tests/src/api.c thpool.c -o api
+$CC -g -O1 -pthread -I. tests/src/no_work.c thpool.c -o no_work
+$CC -g -O1 -pthread -I. example.c thpool.c -o example"""
+
+ALL = [
+    Project("pbzip2-0.9.4", """cd bzip2-1.0.6; make libbz2.a; cd ../pbzip2-0.9.4; make CC="$CXX" """,
+            ["pbzip2-0.9.4/pbzip2", "-k", "-f", "-p3", "-b1", "input.txt"],
+            repository="mc-imperial+sctbench", folder="benchmarks/conc-bugs/pbzip2-0.9.4"),
+    Project("pbzip2", """make pbzip2 CC="$CC" CXX="$CXX" """, ["./pbzip2", "-k", "-f", "-p3", "-b1", "input.txt"], package="pbzip2"),
+    Project("thpool/api", POOL, ["./api"], repository="Pithikos+C-Thread-Pool"),
+    Project("thpool/no_work", POOL, ["./no_work"], repository="Pithikos+C-Thread-Pool"),
+    Project("thpool/example", POOL, ["./example"], repository="Pithikos+C-Thread-Pool"),
+    Project("zstd/compress", ZSTD, ["programs/zstd", "-q", "-f", "-T3", "-B512K", "-1", "input.txt"], package="libzstd"),
+    Project("zstd/poolTests", ZSTD, ["tests/poolTests"], package="libzstd"),
+    Project("pigz", "make CC=$CC", ["./pigz", "-p3", "-k", "-f", "input.txt"], package="pigz"),
+    Project("xz", "./configure --disable-shared --disable-nls --disable-doc CC=$CC; make -j2",
+            ["src/xz/xz", "-T3", "-0", "--block-size=400000", "-k", "-f", "input.txt"], package="xz-utils"),
+    Project("nng/pair0", NNG, ["sh", "-c", "exec $(find out -name pair0_test -type f) --no-exec"], package="nng"),
+    Project("nng/synch", NNG, ["sh", "-c", "exec $(find out -name synch -type f)"], package="nng"),
+    Project("libzmq/inproc", ZMQ, ["out/bin/test_pair_inproc"], package="zeromq3"),
+    Project("libzmq/tcp", ZMQ, ["out/bin/test_pair_tcp"], package="zeromq3"),
+    Project("memcached", "./configure --disable-docs CC=$CC; make -j2 memcached",
+            ["./memcached", "-u", "root", "-l", "127.0.0.1", "-p", "21311", "-U", "0", "-t", "4", "-A"], package="memcached", client="memcached"),
+    Project("redis", "make -j2 redis-server CC=$CC CXX=$CXX MALLOC=libc USE_SYSTEMD=no OPTIMIZATION=-O1",
+            ["src/redis-server", "--port", "21312", "--bind", "127.0.0.1", "--io-threads", "3", "--save", ""], package="redis", client="redis"),
+    Project("leveldb", """mkdir -p out; cd out; cmake .. -DCMAKE_C_COMPILER=$CC -DCMAKE_CXX_COMPILER=$CXX -DLEVELDB_BUILD_TESTS=OFF \
+  -DLEVELDB_BUILD_BENCHMARKS=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo
+make -j2 leveldb; $CXX -g -O1 -std=c++17 -I../include $HERE/leveldb_threads.cc -o threads libleveldb.a -pthread $(grep -q snappy CMakeCache.txt && ls /usr/lib/*/libsnappy.so || true)""",
+            ["out/threads"], package="leveldb"),
+    Project("libuv", """mkdir -p out; cd out; cmake .. -DCMAKE_C_COMPILER=$CC -DCMAKE_BUILD_TYPE=RelWithDebInfo; make -j2 uv_run_tests_a""",
+            ["out/uv_run_tests_a", "threadpool_queue_work_simple", "threadpool_queue_work_simple"], package="libuv1"),
+]
