@@ -59,6 +59,16 @@ impl<'m> Core<'m> {
         self.serial.shared_objects = true;
     }
 
+    /// Serial mode: how many threads besides this one could go on without it.
+    pub fn able_to_go_on(&self, except: Slot) -> usize {
+        let mut others = self.board.slots().filter(|slot| *slot != except);
+        let able = |slot: &Slot| {
+            let thread = self.board.get(*slot).filter(|thread| thread.alive);
+            thread.is_some_and(|thread| thread.serial.ready || thread.serial.deadline != 0)
+        };
+        others.by_ref().filter(able).count()
+    }
+
     /// The child process after a fork: its one thread is added again, as the main thread.
     pub fn forked(&mut self) {
         self.board.forget_threads();

@@ -2,18 +2,20 @@
 //! trampoline in which they begin until the destructor of a thread-specific key.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use crate::control;
 use crate::mode::{self, Mode, is_controlled, is_recording, is_serial, mode};
 use crate::record::{self, handles};
 use crate::thread::{self, Thread};
 use crate::tls::Fast;
-use crate::{real, sys, tls};
+use crate::{real, rest, sys, tls};
 
 /// How many threads were attached whose creation was not seen.
 static STRANGERS: AtomicU32 = AtomicU32::new(0);
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+/// The kernel's number of the process whose memory this is.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 real! {
     fn pthread_key_create(key: *mut u32, destructor: unsafe extern "C" fn(*mut c_void)) -> c_int;
@@ -29,6 +31,10 @@ unsafe extern "C" {
         library: *const c_void,
     ) -> c_int;
     fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    fn __cxa_at_quick_exit(
+        function: unsafe extern "C" fn(*mut c_void),
+        library: *mut c_void,
+    ) -> c_int;
 }
 
 /// Attaches the main thread and gets ready to see threads end, forks and the exit. False when
@@ -52,7 +58,9 @@ pub unsafe fn begin_process() -> bool {
         }
         __register_atfork(None, None, Some(forked), core::ptr::null());
         on_exit(exits, core::ptr::null_mut());
+        __cxa_at_quick_exit(quick_exits, core::ptr::null_mut());
     }
+    PROCESS.store(sys::getpid(), Ordering::Relaxed);
     tls::set_thread(main);
     true
 }
@@ -167,6 +175,23 @@ unsafe extern "C" fn exits(status: c_int, _: *mut c_void) {
     process_ends(crate::wire::ended::EXIT, status, 0);
 }
 
+/// `quick_exit`: registered first, as above.
+unsafe extern "C" fn quick_exits(_: *mut c_void) {
+    process_ends(
+        crate::wire::ended::IMMEDIATE_EXIT,
+        QUICK_STATUS.load(Ordering::Relaxed),
+        0,
+    );
+}
+
+/// The status of `quick_exit`, which its handlers are not told.
+pub static QUICK_STATUS: AtomicI32 = AtomicI32::new(0);
+
+/// Whether the running process is a child of `vfork`, which uses the memory of its parent.
+pub fn in_foreign_memory() -> bool {
+    sys::getpid() != PROCESS.load(Ordering::Relaxed)
+}
+
 /// The process is about to end by `exit`, a return of `main` or `_exit`.
 pub fn process_ends(how: u8, status: c_int, pc: usize) {
     if is_recording() {
@@ -184,6 +209,8 @@ unsafe extern "C" fn forked() {
         return;
     }
     STRANGERS.store(0, Ordering::Relaxed);
+    PROCESS.store(sys::getpid(), Ordering::Relaxed);
+    rest::forked();
     tls::set_fast(Fast::NONE);
     thread::forget_free();
     thread::forget_numbers();

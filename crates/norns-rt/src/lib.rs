@@ -31,6 +31,7 @@ mod mode;
 mod operation;
 mod real;
 mod record;
+mod rest;
 mod sys;
 mod thread;
 mod tls;

@@ -70,6 +70,8 @@ pub enum Warning {
     Inconsistent { events: u64, problem: String },
     /// The trace stays a raw recording, larger and slower to read.
     Unfinished { problem: String },
+    /// Threads that still ran when the process ended, although they were given time to end.
+    StillRunning { threads: u64 },
     /// The runtime wrote nothing.
     NothingRecorded,
     /// The file holds more than one process; only one is shown.
@@ -143,6 +145,16 @@ impl fmt::Display for Warning {
                     "the trace stays as it was recorded, uncompressed: {problem}"
                 )
             }
+            Warning::StillRunning { threads: 1 } => write!(
+                f,
+                "one thread was still running when the program ended: what it would have done \
+                 after that is not seen"
+            ),
+            Warning::StillRunning { threads } => write!(
+                f,
+                "{threads} threads were still running when the program ended: what they would \
+                 have done after that is not seen"
+            ),
             Warning::NothingRecorded => {
                 write!(
                     f,

@@ -11,8 +11,9 @@ use std::path::Path;
 
 use crate::container::read_up_to;
 use crate::error::Warning;
+use norns_wire::statistics::{self, Counter};
+use norns_wire::tail;
 use norns_wire::{self as wire, BadHeader, CHUNK_HEADER, ChunkHeader, ChunkKind};
-use norns_wire::{statistics, tail};
 
 #[derive(Default)]
 pub struct Process {
@@ -198,6 +199,10 @@ impl RawFile {
                 for line in statistics::parse(payload) {
                     match line {
                         Ok((counter, value)) => {
+                            if counter == Counter::RunningAtExit && value > 0 {
+                                let threads = value;
+                                self.warnings.push(Warning::StillRunning { threads });
+                            }
                             process.statistics.insert(counter.word(), value);
                         }
                         Err(line) => self.warnings.push(Warning::UnknownCounter {

@@ -22,6 +22,8 @@ words! {
         SequenceNumbers = "sequence-numbers",
         /// Objects that were initialised before the first thread and found no room in the table.
         EarlyObjectsLost = "early-objects-lost",
+        /// Threads that still ran when the process ended, although they were given time to end.
+        RunningAtExit = "threads-running-at-exit",
     }
 }
 

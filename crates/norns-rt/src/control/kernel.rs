@@ -3,6 +3,8 @@
 //! Paths and numbers are put together byte by byte, since the functions that copy and compare memory
 //! are interposed.
 
+use core::mem::MaybeUninit;
+
 use crate::sys;
 
 const PREFIX: &[u8] = b"/proc/self/task/";
@@ -41,6 +43,134 @@ pub fn sleeps_on_futex(id: i32) -> bool {
         word.is_some_and(|word| word.len() == wanted.len() && word.iter().eq(wanted))
     };
     is(words.next(), b"202") && is(words.nth(3), b"0x0")
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// The thread is gone.
+    Ended,
+    /// It runs, or will go on by itself.
+    None,
+    /// It sleeps on a futex without a time-out: another thread must wake it.
+    ForGood,
+    /// It sleeps in another call without a time-out: something outside the process may wake it.
+    Outside,
+}
+
+/// Calls that end by themselves, whatever their arguments: sleeps, and waits for child processes.
+const ENDS_BY_ITSELF: [u64; 4] = [35, 230, 61, 247];
+/// Calls with a time-out, and which argument that is: a null pointer means none.
+const TIME_POINTER: [(u64, usize); 7] = [
+    (202, 3),
+    (23, 4),
+    (270, 4),
+    (271, 2),
+    (128, 2),
+    (220, 3),
+    (441, 3),
+];
+/// Calls with a time-out in milliseconds, and which argument that is: below zero means none.
+const MILLISECONDS: [(u64, usize); 3] = [(7, 2), (232, 3), (281, 3)];
+
+/// What a thread waits for just now.
+pub fn wait(id: i32) -> Wait {
+    let mut room = [0; ROOM];
+    let text = read(id, b"/syscall", &mut room);
+    if text.is_empty() {
+        return Wait::Ended;
+    }
+    let mut words = text.split(|byte| *byte == b' ');
+    let digits = words.next().unwrap_or_default().iter();
+    if !digits.clone().all(u8::is_ascii_digit) {
+        // `running`, or -1 for a thread that sleeps outside of a call.
+        return Wait::None;
+    }
+    let call = digits.fold(0, |sum: u64, digit| {
+        sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
+    });
+    let argument = |index| words.clone().nth(index).map_or(0, hexadecimal);
+    if ENDS_BY_ITSELF.contains(&call) || !state(id).0 {
+        return Wait::None;
+    }
+    let pointer = TIME_POINTER.iter().find(|(number, _)| *number == call);
+    let milliseconds = MILLISECONDS.iter().find(|(number, _)| *number == call);
+    if pointer.is_some_and(|(_, index)| argument(*index) != 0)
+        || milliseconds.is_some_and(|(_, index)| argument(*index) as i32 >= 0)
+    {
+        return Wait::None;
+    }
+    if call == sys::FUTEX as u64 {
+        Wait::ForGood
+    } else {
+        Wait::Outside
+    }
+}
+
+/// A number of the form `0x7f`.
+fn hexadecimal(word: &[u8]) -> u64 {
+    let digits = word
+        .iter()
+        .skip(2)
+        .take_while(|byte| byte.is_ascii_hexdigit());
+    digits.fold(0, |sum, digit| {
+        let value = match digit {
+            b'0'..=b'9' => digit - b'0',
+            _ => (digit | 0x20) - b'a' + 10,
+        };
+        sum << 4 | u64::from(value)
+    })
+}
+
+/// A number that changes when the thread runs.
+pub fn activity(id: i32) -> u64 {
+    let mut room = [0; ROOM];
+    let text = read(id, b"/schedstat", &mut room);
+    let seed = id as u64;
+    text.iter().fold(seed, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Calls `act` with the kernel's number of every thread of this process.
+pub fn each_thread(mut act: impl FnMut(i32)) {
+    const GETDENTS64: usize = 217;
+    const O_RDONLY_DIRECTORY_CLOEXEC: usize = 0o2200000;
+    /// Where an entry has its length and its name.
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let folder = sys::open(b"/proc/self/task\0", O_RDONLY_DIRECTORY_CLOEXEC);
+    if folder < 0 {
+        return;
+    }
+    // Not zeroed, which would be a call of `memset`.
+    let mut room = MaybeUninit::<[u64; 256]>::uninit();
+    loop {
+        let start = room.as_mut_ptr().cast::<u8>();
+        let size = size_of_val(&room);
+        // SAFETY: the kernel writes within `room`.
+        let got = unsafe { sys::call(GETDENTS64, folder as usize, start as usize, size) };
+        if got <= 0 {
+            break;
+        }
+        // SAFETY: the kernel has filled in so many bytes of `room`.
+        let entries = unsafe { core::slice::from_raw_parts(start, got as usize) };
+        let mut at = 0;
+        while at + NAME < entries.len() {
+            let entry = &entries[at..];
+            let digits = entry[NAME..]
+                .iter()
+                .take_while(|byte| byte.is_ascii_digit());
+            let id = digits.fold(0, |sum: i32, digit| {
+                sum.wrapping_mul(10).wrapping_add(i32::from(digit - b'0'))
+            });
+            if id > 0 {
+                act(id);
+            }
+            at += usize::from(u16::from_le_bytes([entry[LENGTH], entry[LENGTH + 1]])).max(1);
+        }
+    }
+    sys::close(folder);
 }
 
 /// The first bytes of a file of `/proc/self/task`; empty when there is no such thread.

@@ -106,6 +106,16 @@ pub fn sleep(clock: i32, until: i64, duration: i64) -> Option<i64> {
     }
 }
 
+/// Lets the other threads run until none of them can, or so much of the time that is counted has
+/// passed. How many of them could still go on.
+pub fn rest(duration: i64) -> usize {
+    let until = futex::now(futex::MONOTONIC);
+    tell(Happened::Sleeps { duration, until });
+    let Some(inside) = enter() else { return 0 };
+    let guard = MONITOR.lock();
+    guard.able_to_go_on(inside.block.slot())
+}
+
 /// Something was released without the monitor.
 pub fn missed() {
     MISSED.store(true, Ordering::Relaxed);

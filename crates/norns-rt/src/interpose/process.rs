@@ -1,23 +1,26 @@
 //! The end of the process, and `longjmp`.
 //!
-//! At the end nothing has to be flushed: what is not in the trace file is in the tail file. Only
-//! the counters and the map of loaded code are written then. A fork is seen by a handler
+//! On the way to the end the other threads get time to act (`rest`). At the end nothing has to be
+//! flushed: what is not in the trace file is in the tail file. Only the counters and the map of loaded
+//! code are written then, after the program's own exit handlers. A fork is seen by a handler
 //! (`attach`); `vfork`, `exec` and fatal signals need nothing.
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering;
 
-use crate::attach::{self, process_ends};
+use crate::attach::{self, QUICK_STATUS, process_ends};
 use crate::control::serial;
 use crate::mode::{is_off, is_serial};
 use crate::wire::ended;
-use crate::{interpose, real, sys};
+use crate::{interpose, real, rest, sys};
 
 #[allow(non_snake_case)]
 mod real_functions {
     use super::*;
 
     real! {
+        fn exit(status: c_int);
         fn _exit(status: c_int);
         fn _Exit(status: c_int);
         fn quick_exit(status: c_int);
@@ -65,18 +68,26 @@ unsafe fn unwind_calls(buffer: *const c_void) {
 }
 
 interpose! {
+    fn exit(status: c_int) |pc| {
+        rest::before_exit();
+        real_call::exit(status);
+    }
+
     fn _exit(status: c_int) |pc| {
+        rest::before_exit();
         process_ends(ended::IMMEDIATE_EXIT, status, pc);
         real_call::_exit(status);
     }
 
     fn _Exit(status: c_int) |pc| {
+        rest::before_exit();
         process_ends(ended::IMMEDIATE_EXIT, status, pc);
         real_call::_Exit(status);
     }
 
     fn quick_exit(status: c_int) |pc| {
-        process_ends(ended::IMMEDIATE_EXIT, status, pc);
+        rest::before_exit();
+        QUICK_STATUS.store(status, Ordering::Relaxed);
         real_call::quick_exit(status);
     }
 

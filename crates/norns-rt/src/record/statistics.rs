@@ -4,10 +4,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::{early, file, stream, tail};
 use crate::lock::Lock;
-use crate::sys;
 use crate::thread::Thread;
 use crate::wire::statistics::Counter;
 use crate::wire::{self, CHUNK_HEADER, ChunkHeader, ChunkKind};
+use crate::{rest, sys};
 
 /// Counters of threads that ended, or that have handed in theirs.
 struct Count(Counter, AtomicU64);
@@ -154,6 +154,7 @@ pub fn write() {
         text.line(Counter::Instrumented, u64::from(super::sees_memory()));
         text.line(Counter::SequenceNumbers, stream::sequence_so_far());
         text.line(Counter::EarlyObjectsLost, early_lost);
+        text.line(Counter::RunningAtExit, u64::from(rest::still_running()));
         let length = text.length;
         buffer.append(ChunkKind::Statistics, process, 0, length);
     });
