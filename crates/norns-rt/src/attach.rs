@@ -211,6 +211,7 @@ unsafe extern "C" fn forked() {
     STRANGERS.store(0, Ordering::Relaxed);
     PROCESS.store(sys::getpid(), Ordering::Relaxed);
     rest::forked();
+    crate::interpose::forget_onces();
     tls::set_fast(Fast::NONE);
     thread::forget_free();
     thread::forget_numbers();

@@ -196,4 +196,5 @@ unsafe extern "C" {
     pub fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     pub fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
     pub fn __errno_location() -> *mut c_int;
+    pub fn dladdr(address: *const c_void, information: *mut c_void) -> c_int;
 }

@@ -189,6 +189,7 @@ pub fn allocate() -> *mut Thread {
     thread.pending.clear();
     thread.values.forget();
     thread.children = 0;
+    thread.once = null_mut();
     thread.control = core::ptr::null();
     thread.stack_size = 0;
     thread.ignored = 0;

@@ -8,7 +8,9 @@ use norns_control::{Happened, How, Once, Tried};
 
 use super::monitor::{Guard, MONITOR};
 use super::operations::{note, operation};
+use super::thread::Inside;
 use super::{enter, is_replaying, serial, with_clocks};
+use crate::interpose::repeats_once;
 use crate::mode::is_serial;
 use crate::wire::{Code, object};
 
@@ -70,7 +72,12 @@ pub unsafe fn begin(
         Call::Run if !has_room => return None,
         Call::Pass => note(Code::OncePass, object::ONCE, word, pc),
         Call::Run if real_runs => return None,
-        Call::Run => note(Code::OnceBegin, object::ONCE, word, pc),
+        Call::Run => {
+            if repeats_once(address) {
+                repeat(&mut inside, word, pc);
+            }
+            note(Code::OnceBegin, object::ONCE, word, pc);
+        }
     }
     if answer == Call::Pass {
         with_clocks(inside.own(), |detector, thread| {
@@ -80,12 +87,25 @@ pub unsafe fn begin(
     Some(answer)
 }
 
-/// The initialiser of a guard has thrown: another thread may begin it.
-pub fn aborted(word: *mut c_void) {
-    let Some(inside) = enter() else { return };
-    let mut guard = MONITOR.lock();
-    guard.forget_once(word as usize);
-    guard.note(inside.block.slot(), Happened::Changes(word as usize));
+/// The attempt that begins now follows one that failed. It has had its turn to pass that one, and
+/// waits for another one to begin.
+fn repeat(inside: &mut Inside, word: *mut c_void, pc: usize) {
+    note(Code::OncePass, object::ONCE, word, pc);
+    note(Code::Init, object::ONCE, word, pc);
+    with_clocks(inside.own(), |detector, thread| {
+        detector.acquire(thread, word as usize);
+    });
+    if !is_serial() {
+        let begin = operation(Code::OnceBegin, word, pc);
+        let mut guard = MONITOR.lock();
+        guard.drive(inside, Happened::Arrives(begin, How::AtItsTurn));
+        guard.note(inside.block.slot(), Happened::Completes);
+    }
+}
+
+/// The initialiser was left by an exception or a cancellation: another thread may begin it.
+pub fn failed(word: *mut c_void, pc: usize) {
+    let _ = finish_with(word, pc, |guard| guard.forget_once(word as usize), || ());
 }
 
 /// The word of a guard says now that its initialiser has ended, which `guard_end` told before.

@@ -15,7 +15,7 @@ mod strings;
 mod threads;
 
 pub use c11::C11Routine;
-pub use once::Call;
+pub use once::{Call, forget as forget_onces, repeats as repeats_once};
 
 use core::ffi::c_int;
 
