@@ -1,13 +1,15 @@
 //! Lifetimes of allocated blocks: which allocation an access belongs to.
 //!
-//! An allocator hands the same bytes out again and again, and does so under locks of its own
-//! that no trace shows. Without care, accesses to the old and to the new block would look like
-//! races. So two accesses conflict only within one lifetime; a block is used only after it was
-//! allocated; and its bytes are allocated again only after it was freed.
+//! An allocator hands the same bytes out again and again. Accesses to the old and to the new block
+//! are accesses to different memory: in another schedule the allocator may hand out other bytes. So
+//! the bytes of every lifetime are locations of their own (`location.rs`), two accesses conflict
+//! only within one lifetime, and a block is used only after it was allocated. That its bytes were
+//! free when they were allocated again orders nothing.
 //!
 //! An access to bytes that were freed and not yet allocated again belongs to the block that was
-//! there: this is how use after free and double free are seen. In a trace whose accesses are not
-//! in their true order, an access may be given to the lifetime before its own.
+//! there: this is how use after free and double free are seen. A use after the bytes were allocated
+//! again belongs to the new block, and is seen as a race with the uses of that. In a trace whose
+//! accesses are not in their true order, an access may be given to the lifetime before its own.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +22,11 @@ pub struct Lifetimes {
     /// For every event the allocation of the block that it touches; empty when the trace
     /// allocates nothing.
     blocks: Vec<Option<EventIndex>>,
-    /// For every allocation the events that freed what was there before.
-    reuses: Vec<(EventIndex, EventIndex)>,
 }
 
 struct Block {
     end: u64,
     allocation: EventIndex,
-    freed: Option<EventIndex>,
 }
 
 impl Lifetimes {
@@ -57,9 +56,6 @@ impl Lifetimes {
                     if block.end <= start {
                         break;
                     }
-                    lifetimes
-                        .reuses
-                        .extend(block.freed.map(|freed| (here, freed)));
                     gone.push(old);
                 }
                 for old in gone {
@@ -70,17 +66,13 @@ impl Lifetimes {
                     Block {
                         end,
                         allocation: here,
-                        freed: None,
                     },
                 );
                 lifetimes.blocks[i] = Some(here);
-            } else if let Some((_, block)) = blocks.range_mut(..=start).next_back()
+            } else if let Some((_, block)) = blocks.range(..=start).next_back()
                 && start < block.end
             {
                 lifetimes.blocks[i] = Some(block.allocation);
-                if touch.kind == TouchKind::Free && block.freed.is_none() {
-                    block.freed = Some(here);
-                }
             }
         }
         lifetimes
@@ -100,8 +92,7 @@ impl Lifetimes {
                 .map(|allocation| (event, allocation))
         });
         let thread = |event: EventIndex| trace.events[event.index()].thread;
-        uses.chain(self.reuses.iter().copied())
-            .filter(|&(later, earlier)| thread(later) != thread(earlier))
+        uses.filter(|&(later, earlier)| thread(later) != thread(earlier))
             .collect()
     }
 }

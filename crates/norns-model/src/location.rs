@@ -4,7 +4,8 @@
 //! splitting neighbours (Figure 5.4). Here the first and one-past-last addresses of all accesses
 //! are sorted once; between two neighbouring boundaries lies one location. That gives the same
 //! partition, byte-exact: where a boundary lies, some access begins or ends, so the bytes on its
-//! two sides are not always accessed together.
+//! two sides are not always accessed together. The bytes of a block that is freed and allocated
+//! again are other locations from then on (`lifetime.rs`).
 //!
 //! Runs between boundaries that nothing accesses are locations too; they have no accesses and do
 //! no harm.
@@ -14,7 +15,9 @@ use std::ops::Range;
 use norns_trace::{Access, Event, EventIndex, ThreadId, Trace};
 pub use norns_trace::{Touch, TouchKind};
 
-/// An index into the sorted runs of bytes.
+use crate::lifetime::Lifetimes;
+
+/// An index into the sorted runs of bytes. Bytes of different lifetimes are different runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocationId(pub u32);
 
@@ -26,40 +29,47 @@ struct Use {
     written: bool,
 }
 
+/// A byte of one lifetime: the allocation of its block, if that is known, and the address.
+type Byte = (Option<EventIndex>, u64);
+
 #[derive(Clone, Debug, Default)]
 pub struct Locations {
     /// Sorted, no two equal. Location `i` is the bytes from `boundaries[i]` to
-    /// `boundaries[i + 1]`.
-    boundaries: Vec<u64>,
+    /// `boundaries[i + 1]`; where these belong to different blocks, nothing accesses it.
+    boundaries: Vec<Byte>,
     uses: Vec<Use>,
     /// For every event its locations; an empty range for one that touches no memory.
     ranges: Vec<(u32, u32)>,
 }
 
 impl Locations {
-    pub fn of(trace: &Trace) -> Locations {
+    pub fn of(trace: &Trace, lifetimes: &Lifetimes) -> Locations {
+        let ends = |i: usize, touch: Touch| {
+            let block = lifetimes.block(EventIndex::from_index(i));
+            let access = touch.access;
+            [(block, access.address), (block, end(access))]
+        };
         let mut boundaries = Vec::new();
-        for event in &trace.events {
+        for (i, event) in trace.events.iter().enumerate() {
             if let Some(touch) = Touch::of(event.op) {
-                boundaries.push(touch.access.address);
-                boundaries.push(end(touch.access));
+                boundaries.extend(ends(i, touch));
             }
         }
         boundaries.sort_unstable();
         boundaries.dedup();
         let mut uses = vec![Use::default(); boundaries.len().saturating_sub(1)];
-        let index = |address: u64| {
+        let index = |byte: Byte| {
             boundaries
-                .binary_search(&address)
+                .binary_search(&byte)
                 .expect("every end of an access is a boundary") as u32
         };
         let mut ranges = Vec::with_capacity(trace.events.len());
-        for event in &trace.events {
+        for (i, event) in trace.events.iter().enumerate() {
             let Some(touch) = Touch::of(event.op) else {
                 ranges.push((0, 0));
                 continue;
             };
-            let range = (index(touch.access.address), index(end(touch.access)));
+            let range: (u32, u32) = ends(i, touch).map(index).into();
             for location in &mut uses[range.0 as usize..range.1 as usize] {
                 location.note(event, touch);
             }
@@ -93,13 +103,11 @@ impl Locations {
         use_.shared && use_.written
     }
 
-    /// The first byte and the number of bytes.
+    /// The first byte and the number of bytes of a location that some event touches.
     pub fn bytes(&self, location: LocationId) -> (u64, u64) {
         let i = location.0 as usize;
-        (
-            self.boundaries[i],
-            self.boundaries[i + 1] - self.boundaries[i],
-        )
+        let (from, to) = (self.boundaries[i].1, self.boundaries[i + 1].1);
+        (from, to - from)
     }
 }
 
@@ -129,7 +137,7 @@ mod tests {
             "T1: write 0+1, write 1+3, write 4+3
              T2: write 2+2, read 4+1",
         );
-        let locations = Locations::of(&trace);
+        let locations = Locations::of(&trace, &Lifetimes::of(&trace));
         let found: Vec<_> = (0..trace.events.len())
             .map(|i| {
                 let range = locations.of_event(EventIndex::from_index(i));
@@ -153,5 +161,20 @@ mod tests {
             .map(|l| locations.bytes(LocationId(l)).0)
             .collect();
         assert_eq!(shared, [2, 4]);
+    }
+
+    #[test]
+    fn bytes_that_are_allocated_again_are_other_locations() {
+        let trace = trace(
+            "A: alloc 0+8, write 0+4, free 0+8
+             B: alloc 0+8, write 0+4, free 0+8
+             C: write 0+4",
+        );
+        let locations = Locations::of(&trace, &Lifetimes::of(&trace));
+        let of = |i| locations.of_event(EventIndex(i)).start;
+        assert_ne!(of(1), of(4));
+        assert_eq!(of(4), of(6));
+        let shared = |i| locations.is_shared_and_written(LocationId(of(i)));
+        assert_eq!([shared(1), shared(4)], [false, true]);
     }
 }

@@ -6,8 +6,7 @@
 //! - the events of every thread in order;
 //! - events that must have happened before another one in every schedule, of other threads only:
 //!   the fork before the first event of a thread, the last event of a thread before a join, the
-//!   allocation of a block before its use, the `free` of a block before the same bytes are
-//!   allocated again, what was sent before it is received;
+//!   allocation of a block before its use, what was sent before it is received;
 //! - what each read saw in the trace, for the faithful meaning;
 //! - the count of every barrier and the first value of every semaphore. Where their
 //!   initialisation is not in the trace, the smallest that the trace allows is taken;
@@ -55,8 +54,8 @@ impl<'t> Model<'t> {
             position.push(events.len() as u32);
             events.push(EventIndex::from_index(i));
         }
-        let locations = Locations::of(trace);
         let lifetimes = Lifetimes::of(trace);
+        let locations = Locations::of(trace, &lifetimes);
         let mut model = Model {
             trace,
             meaning,

@@ -3,7 +3,7 @@
 //! The weak happens-before of section 5.5.2 of Carril (2017), which has no edges from
 //! locks, extended to what the model guarantees beyond it:
 //!
-//! - fork, join, allocation and reuse of memory, receiving (`Model::needed_before`);
+//! - fork, join, allocation of memory before its use, receiving (`Model::needed_before`);
 //! - the end of an initialiser before every event that passes it;
 //! - at a barrier that never has more users than its count: all entries of a round before all
 //!   exits of it;

@@ -9,7 +9,7 @@
 use norns_budget::Budget;
 use norns_csp::check::Options as CheckOptions;
 use norns_csp::script::{Answer, Script, no_includes};
-use norns_model::cspm::{Cell, Checks, cspm};
+use norns_model::cspm::{Checks, cspm};
 use norns_model::location::LocationId;
 use norns_model::{Bug, Model, NotAnalysed, Witness};
 use norns_trace::{EventIndex, Trace};
@@ -90,20 +90,18 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options, work: &Budget) ->
 /// The assertions about races.
 struct Races<'a> {
     model: &'a Model<'a>,
-    cells: &'a [Cell],
-    /// One for each cell.
+    cells: &'a [LocationId],
+    /// One for each location.
     verdicts: &'a [Verdict],
 }
 
 impl Races<'_> {
-    fn touches(&self, event: EventIndex, cell: &Cell) -> bool {
-        let mut locations = self.model.locations.of_event(event);
-        locations.any(|location| LocationId(location) == cell.0)
-            && self.model.lifetimes.block(event) == cell.1
+    fn touches(&self, event: EventIndex, cell: LocationId) -> bool {
+        self.model.locations.of_event(event).contains(&cell.0)
     }
 
-    /// Whether the witness is a race on this cell.
-    fn is_on(&self, witness: &Witness, cell: &Cell) -> bool {
+    /// Whether the witness is a race on this location.
+    fn is_on(&self, witness: &Witness, cell: LocationId) -> bool {
         match witness.bug {
             Bug::Race { first, second } => self.touches(first, cell) && self.touches(second, cell),
             Bug::LockDeadlock { .. } | Bug::Stuck { .. } => false,
@@ -113,7 +111,7 @@ impl Races<'_> {
     /// The verdict about the cells that both accesses of a race touch.
     fn verdict(&self, witness: &Witness) -> Verdict {
         let cells = self.cells.iter().zip(self.verdicts);
-        let mut cells = cells.filter(|(cell, _)| self.is_on(witness, cell));
+        let mut cells = cells.filter(|(cell, _)| self.is_on(witness, **cell));
         if cells.clone().any(|(_, verdict)| *verdict == Verdict::Fails) {
             Verdict::Fails
         } else if cells.any(|(_, verdict)| *verdict == Verdict::Undecided) {
@@ -138,8 +136,8 @@ impl Races<'_> {
         });
         let fails = self.cells.iter().zip(self.verdicts);
         let fails = fails.filter(|(_, verdict)| **verdict == Verdict::Fails);
-        let is_shown = |cell: &Cell| found.races.iter().any(|witness| self.is_on(witness, cell));
-        disagreements + fails.filter(|(cell, _)| !is_shown(cell)).count()
+        let is_shown = |cell| found.races.iter().any(|witness| self.is_on(witness, cell));
+        disagreements + fails.filter(|(cell, _)| !is_shown(**cell)).count()
     }
 }
 

@@ -119,10 +119,10 @@ impl Checker<'_> {
         }
     }
 
-    /// Which allocation each access belongs to, and what was freed before its bytes were allocated.
+    /// Which allocation each access belongs to.
     pub(super) fn gather_blocks(&mut self) {
-        // First byte of every block that is or was there: its end, allocation and free.
-        let mut blocks: BTreeMap<u64, (u64, usize, Option<usize>)> = BTreeMap::new();
+        // First byte of every block that is or was there: its end and allocation.
+        let mut blocks: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
         for (i, event) in self.trace.events.iter().enumerate() {
             let Some((access, ..)) = memory(event.op) else {
                 continue;
@@ -136,17 +136,13 @@ impl Checker<'_> {
                     .map(|(&first, _)| first)
                     .collect();
                 for first in overlapping {
-                    let (_, _, freed) = blocks.remove(&first).expect("it was just found");
-                    self.freed_before.entry(i).or_default().extend(freed);
+                    blocks.remove(&first);
                 }
-                blocks.insert(start, (end, i, None));
-            } else if let Some((_, block)) = blocks.range_mut(..=start).next_back()
+                blocks.insert(start, (end, i));
+            } else if let Some((_, block)) = blocks.range(..=start).next_back()
                 && block.0 > start
             {
                 self.allocation[i] = block.1 as u32;
-                if let (Op::Free(_), None) = (event.op, block.2) {
-                    block.2 = Some(i);
-                }
             }
         }
     }
@@ -163,33 +159,39 @@ impl Checker<'_> {
 
     /// Which write every read saw, cell by cell.
     pub(super) fn gather_reads(&mut self) {
-        let accesses = self
-            .trace
-            .events
-            .iter()
-            .filter_map(|event| memory(event.op));
-        let ends = accesses.flat_map(|(a, ..)| [a.address, a.address + u64::from(a.size)]);
-        self.cells = ends.collect();
-        self.cells.sort_unstable();
-        self.cells.dedup();
-        let at = |address| self.cells.partition_point(|&cell| cell < address) as u32;
-        let mut last = vec![NOBODY; self.cells.len()];
+        let block = |i: usize, op: Op| match op {
+            Op::Allocate(_) => i as u32,
+            _ => self.allocation[i],
+        };
+        let mut cells = Vec::new();
+        for (i, event) in self.trace.events.iter().enumerate() {
+            if let Some((a, ..)) = memory(event.op) {
+                let block = block(i, event.op);
+                cells.push((block, a.address));
+                cells.push((block, a.address + u64::from(a.size)));
+            }
+        }
+        cells.sort_unstable();
+        cells.dedup();
+        let at = |first| cells.partition_point(|&cell| cell < first) as u32;
+        let mut last = vec![NOBODY; cells.len()];
         for (i, event) in self.trace.events.iter().enumerate() {
             self.saw_from.push(self.saw.len() as u32);
             let Some((access, reads, writes)) = memory(event.op) else {
                 self.cells_of.push((0, 0));
                 continue;
             };
-            let end = access.address + u64::from(access.size);
-            let (from, to) = (at(access.address), at(end));
+            let (block, end) = (block(i, event.op), access.address + u64::from(access.size));
+            let (from, to) = (at((block, access.address)), at((block, end)));
             self.cells_of.push((from, to));
-            let cells = from as usize..to as usize;
+            let range = from as usize..to as usize;
             if reads {
-                self.saw.extend(&last[cells.clone()]);
+                self.saw.extend(&last[range.clone()]);
             }
             if writes {
-                last[cells].fill(i as u32);
+                last[range].fill(i as u32);
             }
         }
+        self.cells = cells.len();
     }
 }

@@ -65,12 +65,10 @@ pub struct Checker<'t> {
     unexplained: HashSet<usize>,
     /// For every event the allocation that its access belongs to, or `NOBODY`.
     allocation: Vec<u32>,
-    /// For an allocation, the frees of what was at its bytes before.
-    freed_before: HashMap<usize, Vec<usize>>,
     /// The sends on each channel, in order, by thread.
     sends: HashMap<ObjectId, HashMap<ThreadId, Vec<usize>>>,
-    /// First bytes of cells that are never accessed in part.
-    cells: Vec<u64>,
+    /// How many cells there are: bytes of one allocation that are never accessed in part.
+    cells: usize,
     /// For every event its cells, from and to; empty in the optimistic meaning, like the rest.
     cells_of: Vec<(u32, u32)>,
     /// For every event where its part of `saw` begins: what each cell that it reads was written
@@ -90,9 +88,8 @@ impl<'t> Checker<'t> {
             semaphore_start: HashMap::new(),
             unexplained: HashSet::new(),
             allocation: vec![NOBODY; trace.events.len()],
-            freed_before: HashMap::new(),
             sends: HashMap::new(),
-            cells: Vec::new(),
+            cells: 0,
             cells_of: Vec::new(),
             saw_from: Vec::new(),
             saw: Vec::new(),
@@ -136,7 +133,7 @@ impl<'t> Checker<'t> {
             once_done: HashSet::new(),
             in_barrier: HashMap::new(),
             sleepers: BTreeSet::from([BTreeSet::new()]),
-            last_write: vec![NOBODY; self.cells.len()],
+            last_write: vec![NOBODY; self.cells],
         };
         for &event in schedule {
             self.happen(&mut run, event.index())

@@ -89,15 +89,6 @@ impl Checker<'_> {
         if allocation != NOBODY && !self.happened(run, allocation as usize) {
             return Err("its memory is not allocated yet".into());
         }
-        if !matches!(self.op(event), Op::Allocate(_)) {
-            return Ok(());
-        }
-        let earlier = self.freed_before.get(&event).into_iter().flatten();
-        for &free in earlier {
-            if !self.happened(run, free) && self.thread(free) != self.thread(event) {
-                return Err("what was in its memory before is not freed yet".into());
-            }
-        }
         Ok(())
     }
 

@@ -40,12 +40,9 @@ pub struct Checks {
     pub race: bool,
 }
 
-/// A location in one lifetime of its block.
-pub type Cell = (LocationId, Option<EventIndex>);
-
-/// The text, and the cell of each race assertion in the order of the assertions. The deadlock
+/// The text, and the location of each race assertion in the order of the assertions. The deadlock
 /// assertion, if asked for, is the first of all.
-pub fn cspm(model: &Model, checks: Checks) -> (String, Vec<Cell>) {
+pub fn cspm(model: &Model, checks: Checks) -> (String, Vec<LocationId>) {
     let mut writer = Writer {
         model,
         checks,
@@ -68,9 +65,9 @@ pub fn cspm(model: &Model, checks: Checks) -> (String, Vec<Cell>) {
     (writer.out, writer.cells)
 }
 
-/// The cells that two threads access, one of them with a write.
-fn cells(model: &Model) -> Vec<Cell> {
-    let mut users: BTreeMap<Cell, (BTreeSet<ThreadId>, bool)> = BTreeMap::new();
+/// The locations that two threads access, one of them with a write.
+fn cells(model: &Model) -> Vec<LocationId> {
+    let mut users: BTreeMap<LocationId, (BTreeSet<ThreadId>, bool)> = BTreeMap::new();
     for i in 0..model.trace.events.len() {
         let event = EventIndex::from_index(i);
         let Some(touch) = Touch::of(model.op(event)) else {
@@ -80,8 +77,7 @@ fn cells(model: &Model) -> Vec<Cell> {
             continue;
         }
         for location in model.locations.of_event(event).map(LocationId) {
-            let cell = (location, model.lifetimes.block(event));
-            let (threads, written) = users.entry(cell).or_default();
+            let (threads, written) = users.entry(location).or_default();
             threads.insert(model.thread_of(event));
             *written |= touch.writes;
         }
@@ -99,7 +95,7 @@ struct Writer<'a> {
     model: &'a Model<'a>,
     checks: Checks,
     locks: LockSets,
-    cells: Vec<Cell>,
+    cells: Vec<LocationId>,
     /// The alphabet of each process, by its name.
     alphabets: BTreeMap<String, Alphabet>,
     /// `(later, earlier)`: orders between events that no process of an object makes.
@@ -162,7 +158,7 @@ impl Writer<'_> {
             ));
         }
         for (i, cell) in self.cells.clone().into_iter().enumerate() {
-            let (address, size) = self.model.locations.bytes(cell.0);
+            let (address, size) = self.model.locations.bytes(cell);
             let name = trace
                 .symbol_at(address)
                 .map_or("", |symbol| symbol.name.as_str());

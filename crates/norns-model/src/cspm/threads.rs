@@ -229,13 +229,12 @@ impl Writer<'_> {
         let Some(touch) = Touch::of(self.model.op(event)) else {
             return;
         };
-        let block = self.model.lifetimes.block(event);
         let seen: BTreeMap<LocationId, Option<EventIndex>> = self.model.must_see(event).collect();
         // The access is next, on all of its cells, between the last `at` and the first `access`. What
         // it does to variables comes after that.
         let (mut begins, mut ends, mut effects) = (Vec::new(), Vec::new(), Vec::new());
         for location in self.model.locations.of_event(event).map(LocationId) {
-            let Ok(i) = self.cells.binary_search(&(location, block)) else {
+            let Ok(i) = self.cells.binary_search(&location) else {
                 continue;
             };
             if touch.kind != TouchKind::Allocate && self.checks.race {

@@ -5,7 +5,7 @@
 //! smallest ideal that contains it, leaving locks aside (`critical.rs` has those). An event needs
 //!
 //! - the events before it in its thread, and the fork of its thread;
-//! - what the model's `needed_before` returns (join, allocation before use, `free` before reuse);
+//! - what the model's `needed_before` returns (join, allocation before use);
 //! - in the faithful meaning, the write that it read (atomic operations included);
 //! - in both meanings, the events that bring a semaphore, barrier, condition or `once` into a state
 //!   in which the event can happen as it did. This is conservative: a semaphore hands out its tokens

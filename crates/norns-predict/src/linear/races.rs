@@ -1,7 +1,7 @@
 //! All races of a trace: every access that races with an earlier one, and every pair of places.
 //!
-//! The accesses to a location are grouped into classes: same thread, same kind, same locks held, same
-//! allocated block. For two classes that can race, the accesses of the second are taken in order, each
+//! The accesses to a location are grouped into classes: same thread, same kind, same locks held.
+//! For two classes that can race, the accesses of the second are taken in order, each
 //! with the first access of the first class that is not in the ideal of the pair. Ideals of later
 //! pairs contain those of earlier ones, so neither side ever goes back (SyncP, Mathur et al. 2021).
 //! The state is one ideal for each pair of classes of the current location; RAPID's implementation of
@@ -72,8 +72,6 @@ struct ClassKey {
     writes: bool,
     atomic: bool,
     locks: LockSet,
-    /// The allocation of the memory, if it was allocated.
-    block: Option<EventIndex>,
 }
 
 struct Class {
@@ -271,7 +269,6 @@ impl Search<'_, '_> {
                 writes: touch.writes,
                 atomic: touch.kind == TouchKind::Atomic,
                 locks: self.linear.sections.lock_set(held),
-                block: model.lifetimes.block(event),
             };
             let id = *ids.entry(key).or_insert(classes.len());
             if id == classes.len() {
@@ -289,7 +286,6 @@ impl Search<'_, '_> {
         one.thread != other.thread
             && (one.writes || other.writes)
             && !(one.atomic && other.atomic)
-            && one.block == other.block
             && self.linear.sections.compatible(one.locks, other.locks)
     }
 

@@ -25,9 +25,10 @@ type Seen = Vec<Byte>;
 pub struct ReadCheck {
     meaning: Meaning,
     has_branches: bool,
-    /// The addresses of the bytes that some event reads, sorted. The others are left out, because
-    /// there are many: the end of a thread, for example, writes its whole stack.
-    bytes: Vec<u64>,
+    /// The bytes that some event reads, sorted: the allocation of the block, if that is known, and
+    /// the address. The others are left out, because there are many: the end of a thread, for
+    /// example, writes its whole stack.
+    bytes: Vec<(Option<EventIndex>, u64)>,
     /// For every access, the index in `bytes` of its first byte. Those of a read are consecutive.
     first_byte: Vec<u32>,
     /// For every event, where its bytes begin in a `Seen`; with one entry more for the end.
@@ -44,10 +45,13 @@ impl ReadCheck {
         let all: Vec<EventIndex> = (0..model.trace.events.len())
             .map(EventIndex::from_index)
             .collect();
-        let mut bytes: Vec<u64> = Vec::new();
-        let touches = all.iter().filter_map(|&event| Touch::of(model.op(event)));
-        for touch in touches.filter(|touch| touch.reads) {
-            bytes.extend((0..u64::from(touch.access.size)).map(|k| touch.access.address + k));
+        let block = |event| model.lifetimes.block(event);
+        let mut bytes = Vec::new();
+        for &event in &all {
+            if let Some(touch) = Touch::of(model.op(event)).filter(|touch| touch.reads) {
+                let addresses = (0..u64::from(touch.access.size)).map(|k| touch.access.address + k);
+                bytes.extend(addresses.map(|address| (block(event), address)));
+            }
         }
         bytes.sort_unstable();
         bytes.dedup();
@@ -55,7 +59,8 @@ impl ReadCheck {
         for &event in &all {
             let touch = Touch::of(model.op(event));
             let address = touch.map_or(0, |touch| touch.access.address);
-            first_byte.push(bytes.partition_point(|&byte| byte < address) as u32);
+            let first = (block(event), address);
+            first_byte.push(bytes.partition_point(|&byte| byte < first) as u32);
             let read = touch.filter(|touch| touch.reads);
             let size = read.map_or(0, |touch| touch.access.size);
             first_seen.push(first_seen[event.index()] + size);
@@ -129,8 +134,9 @@ impl ReadCheck {
             let written = recorded(model, event).filter(|_| touch.writes && by_value);
             let first = self.first_byte[event.index()] as usize;
             let end = touch.access.address + u64::from(touch.access.size);
+            let end = (model.lifetimes.block(event), end);
             let inside = self.bytes[first..].iter().take_while(|&&byte| byte < end);
-            for (byte, address) in (first..).zip(inside) {
+            for (byte, (_, address)) in (first..).zip(inside) {
                 let k = (address - touch.access.address) as usize;
                 if touch.reads {
                     let initial = || Byte {

@@ -19,17 +19,20 @@ use crate::agreement::Found;
 /// The last event that wrote a byte; `None` if no event did.
 type Writer = Option<EventIndex>;
 
+/// A byte of one block: the allocation of the block, if it has one, and the address.
+type Byte = (Option<EventIndex>, u64);
+
 /// The positions of the threads, and the last writer of every byte.
-type StateKey = (Vec<u32>, Vec<(u64, Writer)>);
+type StateKey = (Vec<u32>, Vec<(Byte, Writer)>);
 
 struct Explorer<'t> {
     model: Model<'t>,
     meaning: Meaning,
     has_branches: bool,
     /// The value that a writer left in a byte, if it is known.
-    contents: BTreeMap<(Writer, u64), u8>,
+    contents: BTreeMap<(Writer, Byte), u8>,
     /// For each byte that an event reads, its last writer in the trace.
-    saw: BTreeMap<(EventIndex, u64), Writer>,
+    saw: BTreeMap<(EventIndex, Byte), Writer>,
     found: Found,
     /// Races that some complete run passes.
     passed: BTreeSet<(EventIndex, EventIndex)>,
@@ -65,22 +68,24 @@ pub fn explore(trace: &Trace, meaning: Meaning, limit: usize) -> Option<Explored
     Some(Explored { found, doomed })
 }
 
-fn bytes(touch: Touch) -> std::ops::Range<u64> {
-    touch.access.address..touch.access.address + u64::from(touch.access.size)
+fn bytes(model: &Model, event: EventIndex, touch: Touch) -> impl Iterator<Item = Byte> + use<> {
+    let block = model.lifetimes.block(event);
+    let size = u64::from(touch.access.size);
+    (0..size).map(move |k| (block, touch.access.address + k))
 }
 
 impl Explorer<'_> {
     /// Collects what reads saw in the order of the trace.
     fn watch_trace(&mut self) {
         let trace = self.model.trace;
-        let mut memory: BTreeMap<u64, Writer> = BTreeMap::new();
+        let mut memory: BTreeMap<Byte, Writer> = BTreeMap::new();
         for (i, event) in trace.events.iter().enumerate() {
             let here = EventIndex::from_index(i);
             let Some(touch) = Touch::of(event.op) else {
                 continue;
             };
             let value = trace.values.iter().find(|value| value.event == here);
-            for (offset, byte) in bytes(touch).enumerate() {
+            for (offset, byte) in bytes(&self.model, here, touch).enumerate() {
                 let writer = memory.get(&byte).copied().flatten();
                 if touch.reads {
                     self.saw.insert((here, byte), writer);
@@ -99,7 +104,7 @@ impl Explorer<'_> {
     }
 
     /// Whether a read sees what it saw in the trace if `writer` wrote the byte last.
-    fn same(&self, event: EventIndex, byte: u64, writer: Writer) -> bool {
+    fn same(&self, event: EventIndex, byte: Byte, writer: Writer) -> bool {
         let saw = self.saw[&(event, byte)];
         let value = |writer| self.contents.get(&(writer, byte));
         saw == writer
@@ -113,8 +118,8 @@ impl Explorer<'_> {
     fn go(
         &mut self,
         state: State,
-        memory: BTreeMap<u64, Writer>,
-        history: Vec<(EventIndex, u64, Writer)>,
+        memory: BTreeMap<Byte, Writer>,
+        history: Vec<(EventIndex, Byte, Writer)>,
     ) -> Option<bool> {
         self.steps_left = self.steps_left.checked_sub(1)?;
         if !self.is_right(&state, &history) {
@@ -149,7 +154,7 @@ impl Explorer<'_> {
             next.forget_trail();
             let (mut memory, mut history) = (memory.clone(), history.clone());
             if let Some(touch) = Touch::of(self.model.op(event)) {
-                for byte in bytes(touch) {
+                for byte in bytes(&self.model, event, touch) {
                     if touch.reads {
                         history.push((event, byte, memory.get(&byte).copied().flatten()));
                     }
@@ -177,7 +182,7 @@ impl Explorer<'_> {
     }
 
     /// Whether all relevant reads so far see what they saw in the trace.
-    fn is_right(&self, state: &State, history: &[(EventIndex, u64, Writer)]) -> bool {
+    fn is_right(&self, state: &State, history: &[(EventIndex, Byte, Writer)]) -> bool {
         let model = &self.model;
         // For each thread, the position up to which its reads are relevant.
         let mut until: Vec<usize> = model

@@ -6,7 +6,6 @@
 use norns_csp::check::Options as CspOptions;
 use norns_csp::script::{Answer, Script, no_includes};
 use norns_model::cspm::{Checks, cspm};
-use norns_model::location::LocationId;
 use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Meaning, Model};
 use norns_predict::{Detail, Engine, Options, predict};
@@ -56,14 +55,8 @@ fn the_refinement_checker_gives_the_same_verdicts() {
                 || events
                     .into_iter()
                     .all(|event| model.locations.of_event(event).len() <= 1);
-            for (i, (location, block)) in cells.into_iter().enumerate() {
-                let touches = |event| {
-                    model
-                        .locations
-                        .of_event(event)
-                        .any(|l| LocationId(l) == location)
-                        && model.lifetimes.block(event) == block
-                };
+            for (i, location) in cells.into_iter().enumerate() {
+                let touches = |event| model.locations.of_event(event).contains(&location.0);
                 let racy = found
                     .racy_pairs
                     .iter()
