@@ -31,6 +31,7 @@ mod real_functions {
         fn malloc_usable_size(block: *mut c_void) -> usize;
         fn mmap(address: *mut c_void, size: usize, protection: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
         fn munmap(address: *mut c_void, size: usize) -> c_int;
+        fn mremap(old: *mut c_void, old_size: usize, size: usize, flags: c_int, new: *mut c_void) -> *mut c_void;
     }
 }
 
@@ -230,13 +231,50 @@ interpose! {
     }
 
     fn munmap(address: *mut c_void, size: usize) -> c_int |pc| {
-        let whole = whole_pages(size);
-        if size > 0 && let Some(thread) = recorder() {
-            thread.log_within_segment(Code::Free, 0, pc, address as usize, [whole as u64, 0]);
-        } else if is_controlled() {
-            control::access::freeing(address as usize, whole, pc);
-        }
+        unmapping(address as usize, size, pc);
         real_call::munmap(address, size)
+    }
+
+    // A mapping that may move is freed and mapped again, even if it stays where it is.
+    fn mremap(old: *mut c_void, old_size: usize, size: usize, flags: c_int, new: *mut c_void) -> *mut c_void |pc| {
+        const MAY_MOVE: c_int = 1;
+        let kept = if flags & MAY_MOVE != 0 { 0 } else { whole_pages(old_size.min(size)) };
+        let rest = whole_pages(old_size).saturating_sub(kept);
+        unmapping(old as usize + kept, rest, pc);
+        let result = real_call::mremap(old, old_size, size, flags, new);
+        if result as isize == -1 {
+            mapped(old as usize + kept, rest);
+        } else {
+            mapped(result as usize + kept, whole_pages(size).saturating_sub(kept));
+        }
+        result
+    }
+}
+
+/// A mapping, or the end of one, is about to go.
+fn unmapping(address: usize, size: usize, pc: usize) {
+    let size = whole_pages(size);
+    if size == 0 {
+        return;
+    }
+    if let Some(thread) = recorder() {
+        thread.log_within_segment(Code::Free, 0, pc, address, [size as u64, 0]);
+    } else if is_controlled() {
+        control::access::freeing(address, size, pc);
+    }
+}
+
+/// A new mapping, or a new end of one.
+fn mapped(address: usize, size: usize) {
+    let size = whole_pages(size);
+    if size == 0 {
+        return;
+    }
+    if let Some(thread) = recorder() {
+        thread.filter.forget(address, size);
+        thread.log_within_segment(Code::Allocate, 0, 0, address, [size as u64, 0]);
+    } else if is_controlled() {
+        control::access::allocated(address, size);
     }
 }
 
@@ -256,15 +294,8 @@ unsafe fn map(
 ) -> *mut c_void {
     // SAFETY: the program's own call of `mmap`, passed on. On x86-64 `mmap64` is the same function.
     let result = unsafe { real_call::mmap(address, size, protection, flags, file, offset) };
-    if result as isize == -1 {
-        return result;
-    }
-    let size = whole_pages(size);
-    if let Some(thread) = recorder() {
-        thread.filter.forget(result as usize, size);
-        thread.log_within_segment(Code::Allocate, 0, 0, result as usize, [size as u64, 0]);
-    } else if is_controlled() {
-        control::access::allocated(result as usize, size);
+    if result as isize != -1 {
+        mapped(result as usize, size);
     }
     result
 }
