@@ -83,6 +83,65 @@ macro_rules! interpose {
     )*};
 }
 
+/// Defines variadic functions that take the place of the C library's and return an `int`. The body
+/// gets the variable arguments as a `va_list`, which a stub makes: the registers that can hold
+/// arguments, and where the others are on the stack.
+macro_rules! interpose_variadic {
+    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?; $list:ident) |$pc:ident| $body:block)*) => {$(
+        const _: () = {
+            #[allow(clippy::too_many_arguments)]
+            unsafe extern "C-unwind" fn implementation($($argument: $type,)* $list: List) -> c_int {
+                // SAFETY: the stub has just made the list.
+                let $pc = unsafe { (*$list).return_address() };
+                // SAFETY: as in `interpose`.
+                unsafe { $body }
+            }
+
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[unsafe(naked)]
+            #[allow(non_snake_case)]
+            unsafe extern "C-unwind" fn $name() {
+                core::arch::naked_asm!(
+                    ".cfi_startproc",
+                    "sub rsp, 216",
+                    ".cfi_adjust_cfa_offset 216",
+                    "mov [rsp + 32], rdi",
+                    "mov [rsp + 40], rsi",
+                    "mov [rsp + 48], rdx",
+                    "mov [rsp + 56], rcx",
+                    "mov [rsp + 64], r8",
+                    "mov [rsp + 72], r9",
+                    "test al, al",
+                    "je 2f",
+                    "movaps [rsp + 80], xmm0",
+                    "movaps [rsp + 96], xmm1",
+                    "movaps [rsp + 112], xmm2",
+                    "movaps [rsp + 128], xmm3",
+                    "movaps [rsp + 144], xmm4",
+                    "movaps [rsp + 160], xmm5",
+                    "movaps [rsp + 176], xmm6",
+                    "movaps [rsp + 192], xmm7",
+                    "2:",
+                    "mov dword ptr [rsp], {named}",
+                    "mov dword ptr [rsp + 4], 48",
+                    "lea rax, [rsp + 224]",
+                    "mov [rsp + 8], rax",
+                    "lea rax, [rsp + 32]",
+                    "mov [rsp + 16], rax",
+                    concat!("mov ", $crate::register_behind!($($argument)*), ", rsp"),
+                    "call {implementation}",
+                    "add rsp, 216",
+                    ".cfi_adjust_cfa_offset -216",
+                    "ret",
+                    ".cfi_endproc",
+                    named = const 8 * [$(stringify!($argument)),*].len(),
+                    implementation = sym implementation,
+                )
+            }
+        };
+    )*};
+}
+
 /// Goes on to `{implementation}` with the return address as one more argument: in the next register
 /// or, behind six others, on the stack.
 macro_rules! pass_return_address {
@@ -130,4 +189,4 @@ macro_rules! register_behind {
     };
 }
 
-pub(crate) use {interpose, pass_return_address, real, register_behind};
+pub(crate) use {interpose, interpose_variadic, pass_return_address, real, register_behind};

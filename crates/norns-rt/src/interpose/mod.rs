@@ -6,11 +6,14 @@ mod blocking;
 mod buffer;
 mod c11;
 pub mod condition;
+mod format;
 pub mod mutex;
 mod once;
 mod process;
 mod reader_writer;
+mod results;
 mod semaphore;
+mod stdio;
 mod strings;
 mod threads;
 
