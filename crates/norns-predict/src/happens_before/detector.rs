@@ -11,11 +11,11 @@ use norns_model::Model;
 use norns_model::location::LocationId;
 use norns_trace::{EventIndex, Touch, TouchKind};
 
-use super::{HappensBefore, Rules};
+use super::HappensBefore;
 
 /// Every access that is not ordered after some earlier conflicting one, in the order of the trace.
 pub fn unordered_accesses(model: &Model) -> Vec<EventIndex> {
-    let mut before = HappensBefore::new(model, Rules::Everything);
+    let mut before = HappensBefore::new(model);
     let mut last = LastAccesses::new(model);
     let mut racy = Vec::new();
     for (i, event) in model.trace.events.iter().enumerate() {

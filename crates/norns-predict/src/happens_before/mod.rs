@@ -1,38 +1,33 @@
 //! Happens-before in the recorded run, as vector clocks (Mattern 1989).
 //!
 //! A walk over the trace calls `acquire` and then `release` for every event; between the two calls
-//! the clock of the event's thread is that of the event. Which operations order others depends on
-//! the purpose (`Rules`): `detector` finds accesses that nothing orders, `pairs` decides which of
-//! some given pairs are ordered.
+//! the clock of the event's thread is that of the event. `HappensBefore` counts everything that can
+//! have ordered two events in the run; `memory_model` only what C and POSIX define as order, which
+//! is what makes two accesses a race: `observed` has the races of the run itself, `pairs` decides
+//! some given pairs.
 
 mod detector;
+mod memory_model;
+mod observed;
 mod pairs;
 
 pub use detector::unordered_accesses;
+pub use memory_model::MemoryModel;
+pub use observed::{Observed, observed_races};
 pub use pairs::unordered_pairs;
 
 use norns_model::Model;
 use norns_trace::effect::{Channel, Handoff};
-use norns_trace::{AtomicKind, Effect, Event, MemoryOrder, Op};
+use norns_trace::{AtomicKind, Event, Op};
 use rustc_hash::FxHashMap;
 
 /// For every thread a count that its releases increment; 0 if nothing of the thread comes before.
 pub type Clock = Vec<u32>;
 
-/// What orders events of different threads, in addition to locks, forks and joins, semaphores,
-/// barriers and `once`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rules {
-    /// An atomic write is ordered before the reads that follow it, and a signal before the waits.
-    Everything,
-    /// A release store is ordered before the acquire loads that follow it, as in the memory model of
-    /// C. Relaxed operations, fences and signals order nothing, so that a pair that a detector may
-    /// report is never taken for ordered.
-    MemoryModel,
-}
-
+/// An order that keeps every handover of the run: of locks, semaphores, barriers and `once`, from
+/// fork to start and from end to join, from a signal to the waits that follow it, and from an atomic
+/// write to the reads that follow it.
 pub struct HappensBefore {
-    rules: Rules,
     threads: Vec<Clock>,
     /// For every object, the join of the clocks of its releases; empty before the first.
     objects: Vec<Clock>,
@@ -41,11 +36,10 @@ pub struct HappensBefore {
 }
 
 impl HappensBefore {
-    pub fn new(model: &Model, rules: Rules) -> Self {
+    pub fn new(model: &Model) -> Self {
         let width = model.threads.len();
         let beginning = |thread| (0..width).map(|other| u32::from(other == thread)).collect();
         Self {
-            rules,
             threads: (0..width).map(beginning).collect(),
             objects: vec![Clock::new(); model.trace.objects.len()],
             atomics: FxHashMap::default(),
@@ -60,22 +54,15 @@ impl HappensBefore {
     /// Adds to the clock of the event's thread what the event acquires.
     pub fn acquire(&mut self, event: &Event) {
         let thread = event.thread.index();
-        if let Op::Atomic {
-            address,
-            kind,
-            order,
-            ..
-        } = event.op
-        {
+        if let Op::Atomic { address, kind, .. } = event.op {
             if kind != AtomicKind::Store
-                && self.acquires(order)
                 && let Some(clock) = self.atomics.get(&address)
             {
                 raise(&mut self.threads[thread], clock);
             }
             return;
         }
-        match self.handoff(event) {
+        match event.op.effect().handoff(event.thread) {
             Handoff::Receives(Channel::End(child)) => {
                 let clock = self.threads[child.index()].clone();
                 raise(&mut self.threads[thread], &clock);
@@ -93,23 +80,16 @@ impl HappensBefore {
         let thread = event.thread.index();
         if let Op::Atomic {
             address,
-            kind: kind @ (AtomicKind::Store | AtomicKind::ReadModifyWrite),
-            order,
+            kind: AtomicKind::Store | AtomicKind::ReadModifyWrite,
             ..
         } = event.op
         {
-            let releases = self.releases(order);
             let clock = self.atomics.entry(address).or_default();
-            if kind == AtomicKind::Store && self.rules == Rules::MemoryModel {
-                clock.clear();
-            }
-            if releases {
-                raise(clock, &self.threads[thread]);
-                self.threads[thread][thread] += 1;
-            }
+            raise(clock, &self.threads[thread]);
+            self.threads[thread][thread] += 1;
             return;
         }
-        match self.handoff(event) {
+        match event.op.effect().handoff(event.thread) {
             Handoff::Sends(Channel::Start(child)) => {
                 let clock = self.threads[thread].clone();
                 raise(&mut self.threads[child.index()], &clock);
@@ -121,25 +101,6 @@ impl HappensBefore {
             Handoff::Sends(Channel::End(_)) | Handoff::Receives(_) | Handoff::None => return,
         }
         self.threads[thread][thread] += 1;
-    }
-
-    /// The part of an event in a synchronisation, as far as these rules count it.
-    fn handoff(&self, event: &Event) -> Handoff {
-        let effect = event.op.effect();
-        match self.rules {
-            Rules::MemoryModel if matches!(effect, Effect::Condition(..)) => Handoff::None,
-            Rules::MemoryModel | Rules::Everything => effect.handoff(event.thread),
-        }
-    }
-
-    fn acquires(&self, order: MemoryOrder) -> bool {
-        use MemoryOrder::{AcqRel, Acquire, Consume, SeqCst};
-        self.rules == Rules::Everything || matches!(order, Acquire | Consume | AcqRel | SeqCst)
-    }
-
-    fn releases(&self, order: MemoryOrder) -> bool {
-        use MemoryOrder::{AcqRel, Release, SeqCst};
-        self.rules == Rules::Everything || matches!(order, Release | AcqRel | SeqCst)
     }
 }
 

@@ -6,7 +6,8 @@ use norns_model::Model;
 use norns_trace::EventIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Clock, HappensBefore, Rules};
+use super::Clock;
+use super::memory_model::MemoryModel;
 
 /// Those of the pairs (the earlier event first) that nothing orders.
 pub fn unordered_pairs(
@@ -14,7 +15,7 @@ pub fn unordered_pairs(
     pairs: &FxHashSet<(EventIndex, EventIndex)>,
 ) -> FxHashSet<(EventIndex, EventIndex)> {
     let wanted: FxHashSet<EventIndex> = pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
-    let mut before = HappensBefore::new(model, Rules::MemoryModel);
+    let mut before = MemoryModel::new(model);
     let mut clocks: FxHashMap<EventIndex, Clock> = FxHashMap::default();
     for (i, event) in model.trace.events.iter().enumerate() {
         let here = EventIndex::from_index(i);
