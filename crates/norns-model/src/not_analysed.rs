@@ -60,6 +60,9 @@ pub enum NotAnalysed {
     RefutedByValues { predictions: usize, listed: bool },
     /// Predictions that replays refuted.
     RefutedByReplays { predictions: usize },
+    /// Predictions whose schedules let a read see another write than in the run, and that no replay
+    /// confirmed.
+    OtherReads { predictions: usize },
     /// Replays prove less: the program does not even follow its own recording. Why not, and why
     /// not the second time where that was another reason.
     UnfaithfulReplays {

@@ -68,6 +68,22 @@ impl Bug {
         }
     }
 
+    /// The same bug with other events in the places of its own.
+    pub fn map_events(&self, other: impl Fn(&EventIndex) -> EventIndex) -> Bug {
+        match self {
+            Bug::Race { first, second } => Bug::Race {
+                first: other(first),
+                second: other(second),
+            },
+            Bug::LockDeadlock { blocked } => Bug::LockDeadlock {
+                blocked: blocked.iter().map(other).collect(),
+            },
+            Bug::Stuck { blocked } => Bug::Stuck {
+                blocked: blocked.iter().map(other).collect(),
+            },
+        }
+    }
+
     /// The word for this sort of bug in files.
     pub fn word(&self) -> &'static str {
         match self {

@@ -11,6 +11,7 @@
 //! | `linear` | near-linear prediction: sound, finds witnesses without search |
 //! | `exact` | exact search over position vectors, within a budget of steps |
 //! | `order` | the ordering engine: schedules as total orders, decided by `norns-order` |
+//! | `known_reads` | predictions whose schedules keep what every read saw, where that is known |
 //! | `values` | refutes optimistic predictions by recorded values |
 //! | `csp` | the refinement checker on the model as CSPM, for small traces |
 //! | `happens_before` | happens-before of the recorded run |
@@ -22,9 +23,11 @@ pub mod csp;
 pub mod exact;
 pub mod generate;
 pub mod happens_before;
+mod known_reads;
 pub mod linear;
 pub mod order;
 pub mod stage;
 pub mod values;
 
+pub use known_reads::predict_keeping_reads;
 pub use stage::{Detail, Engine, Options, Prediction, predict, predict_within};

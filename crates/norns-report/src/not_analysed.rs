@@ -115,6 +115,10 @@ pub fn sentence(reason: &NotAnalysed) -> String {
         NotAnalysed::RefutedByReplays { predictions } => {
             format!("predicted but refuted by replays, and not listed without --all: {predictions}")
         }
+        NotAnalysed::OtherReads { predictions } => format!(
+            "possible only if the program does the same although a read sees another value, not \
+             confirmed by replays, and not listed without --all: {predictions}"
+        ),
         NotAnalysed::UnfaithfulReplays { why, next_time } => {
             let next = match next_time {
                 Some(why) => format!(" (the next time: {why})"),

@@ -1,0 +1,256 @@
+//! Predictions that the real program can follow: witnesses in which every executed read still sees
+//! the write that it saw, as far as a recording without values tells which one that was.
+//!
+//! The recorded order of plain accesses is not the true one, but happens-before is known. A read's
+//! write is known if happens-before orders all writes of that location with the read, and those
+//! before it among each other up to the last one. Otherwise the read itself has a race in the
+//! recorded run, and what it saw is a guess.
+//!
+//! Reads of which that is a guess are taken out of the trace; what is left is predicted in the
+//! faithful meaning, and the reads are put back into the schedules. A pair that such a read is part
+//! of is not found here. An object that one thread hands to another through a locked queue gives no
+//! witness: the reader would have to find the queue as it was.
+
+use norns_budget::Budget;
+use norns_model::checker::Checker;
+use norns_model::location::LocationId;
+use norns_model::{Meaning, Model, Witness};
+use norns_trace::{EventIndex, ThreadId, Touch, TouchKind, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::happens_before::{Clock, MemoryModel};
+use crate::stage::{Options, Prediction, predict_within};
+
+/// Predicts from a recording without values, only what schedules that keep all known reads show.
+pub fn predict_keeping_reads(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
+    let known = KnownReads::of(trace);
+    let faithful = Options {
+        meaning: Meaning::Faithful,
+        ..*options
+    };
+    let mut found = predict_within(&known.trace, &faithful, work);
+    let checker = Checker::new(trace, Meaning::Optimistic);
+    for witnesses in [&mut found.races, &mut found.deadlocks, &mut found.stuck] {
+        let all = std::mem::take(witnesses).into_iter();
+        *witnesses = all
+            .map(|witness| known.restored(trace, witness))
+            .filter(|witness| checker.check(witness).is_ok())
+            .collect();
+    }
+    found
+}
+
+struct KnownReads {
+    /// The trace without the reads whose write is not known.
+    trace: Trace,
+    /// For every event of `trace`, the same event in the whole trace.
+    events: Vec<EventIndex>,
+}
+
+impl KnownReads {
+    fn of(whole: &Trace) -> KnownReads {
+        let unknown = unknown_reads(&Model::new(whole, Meaning::Optimistic));
+        let kept = |event: &EventIndex| !unknown[event.index()];
+        let events: Vec<EventIndex> = (0..whole.events.len())
+            .map(EventIndex::from_index)
+            .filter(kept)
+            .collect();
+        let trace = Trace {
+            threads: whole.threads.clone(),
+            objects: whole.objects.clone(),
+            places: whole.places.clone(),
+            symbols: Vec::new(),
+            customs: whole.customs.clone(),
+            events: { events.iter() }
+                .map(|event| whole.events[event.index()])
+                .collect(),
+            values: Vec::new(),
+            accesses_ordered: true,
+        };
+        KnownReads { trace, events }
+    }
+
+    /// The same witness in the whole trace: a read that was taken out comes just before the next
+    /// event of its thread.
+    fn restored(&self, whole: &Trace, witness: Witness) -> Witness {
+        let original = |event: &EventIndex| self.events[event.index()];
+        let bug = witness.bug.map_events(original);
+        // For every thread, how far the schedule has come in the whole trace.
+        let mut next = vec![0; whole.threads.len()];
+        let mut schedule = Vec::with_capacity(witness.schedule.len());
+        let mut advance = |to: EventIndex, schedule: &mut Vec<EventIndex>| {
+            let thread = whole.events[to.index()].thread;
+            let from: usize = std::mem::replace(&mut next[thread.index()], to.index() + 1);
+            let between = (from..to.index()).map(EventIndex::from_index);
+            let own = |event: &EventIndex| whole.events[event.index()].thread == thread;
+            schedule.extend(between.filter(own));
+        };
+        for event in witness.schedule.iter().map(original) {
+            advance(event, &mut schedule);
+            schedule.push(event);
+        }
+        for event in bug.events() {
+            advance(event, &mut schedule);
+        }
+        Witness { schedule, bug }
+    }
+}
+
+/// What is known of the accesses to one location so far.
+#[derive(Default)]
+struct Accesses {
+    /// By thread: the epoch of the last plain write, and of the last atomic one; 0 if there is none.
+    writes: Vec<(ThreadId, [u32; 2])>,
+    /// Whether two writes since the last one that came after all others are unordered.
+    is_ambiguous: bool,
+    /// By thread and kind: the reads that may still turn out to be unordered with a write, with
+    /// their epochs.
+    reads: Vec<(ThreadId, bool, Vec<(u32, EventIndex)>)>,
+}
+
+/// For every event, whether it is a plain read whose write is not known.
+fn unknown_reads(model: &Model) -> Vec<bool> {
+    let mut unknown = vec![false; model.trace.events.len()];
+    let mut before = MemoryModel::new(model);
+    let mut accesses: FxHashMap<u32, Accesses> = FxHashMap::default();
+    for (i, event) in model.trace.events.iter().enumerate() {
+        let here = EventIndex::from_index(i);
+        before.acquire(event);
+        if let Some(touch) = Touch::of(event.op) {
+            let clock = before.clock(event.thread.index());
+            for location in model.locations.of_event(here) {
+                if !model.locations.is_shared_and_written(LocationId(location)) {
+                    continue;
+                }
+                let accesses = accesses.entry(location).or_default();
+                accesses.add(here, event.thread, touch, clock, &mut unknown);
+            }
+        }
+        before.release(event);
+    }
+    let is_plain_read = |i: usize| {
+        let touch = Touch::of(model.trace.events[i].op);
+        touch.is_some_and(|touch| touch.reads && !touch.writes && touch.kind == TouchKind::Plain)
+    };
+    for (i, unknown) in unknown.iter_mut().enumerate() {
+        *unknown &= is_plain_read(i);
+    }
+    unknown
+}
+
+impl Accesses {
+    fn add(
+        &mut self,
+        here: EventIndex,
+        thread: ThreadId,
+        touch: Touch,
+        clock: &Clock,
+        unknown: &mut [bool],
+    ) {
+        let is_atomic = touch.kind == TouchKind::Atomic;
+        // Two atomic operations are in their true order.
+        let is_ordered = |other: ThreadId, epoch: u32, atomic: bool| {
+            other == thread || is_atomic && atomic || epoch <= clock[other.index()]
+        };
+        let all_ordered = self.writes.iter().all(|&(other, [plain, atomic])| {
+            is_ordered(other, plain, false) && is_ordered(other, atomic, true)
+        });
+        let epoch = clock[thread.index()];
+        if touch.reads {
+            if self.is_ambiguous || !all_ordered {
+                unknown[here.index()] = true;
+            } else {
+                let is_it =
+                    |known: &&mut (ThreadId, bool, _)| known.0 == thread && known.1 == is_atomic;
+                match self.reads.iter_mut().find(is_it) {
+                    Some((_, _, reads)) => reads.push((epoch, here)),
+                    None => self.reads.push((thread, is_atomic, vec![(epoch, here)])),
+                }
+            }
+        }
+        if touch.writes {
+            self.is_ambiguous = !all_ordered;
+            match self.writes.iter_mut().find(|(other, _)| *other == thread) {
+                Some((_, epochs)) => epochs[usize::from(is_atomic)] = epoch,
+                None => {
+                    let mut epochs = [0; 2];
+                    epochs[usize::from(is_atomic)] = epoch;
+                    self.writes.push((thread, epochs));
+                }
+            }
+            for (other, atomic, reads) in &mut self.reads {
+                while let Some(&(epoch, read)) = reads.last()
+                    && !is_ordered(*other, epoch, *atomic)
+                {
+                    unknown[read.index()] = true;
+                    reads.pop();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use norns_model::script;
+
+    /// What is predicted although all known reads keep their writes, as pairs of events.
+    fn check(script: &str, expected: &[(u32, u32)]) {
+        let trace = Trace {
+            accesses_ordered: false,
+            ..script::trace(script)
+        };
+        let options = Options::usual(&trace);
+        let found = predict_keeping_reads(&trace, &options, &Budget::unlimited());
+        let races: Vec<(u32, u32)> = found
+            .races
+            .iter()
+            .map(|witness| {
+                let events = witness.bug.events();
+                (events[0].0, events[1].0)
+            })
+            .collect();
+        assert_eq!(races, expected, "{script}");
+    }
+
+    #[test]
+    fn an_object_handed_over_through_a_locked_queue_has_no_race() {
+        check(
+            "T1: write x, lock m, write queue, unlock m
+             T2: lock m, read queue, unlock m, write x",
+            &[],
+        );
+    }
+
+    #[test]
+    fn a_lock_that_hands_nothing_over_hides_a_race() {
+        check(
+            "T1: write x, lock m, write y, unlock m
+             T2: lock m, write y, unlock m, write x",
+            &[(0, 7)],
+        );
+    }
+
+    #[test]
+    fn a_read_whose_write_is_a_guess_decides_nothing() {
+        check(
+            "T1: write x, lock m, unlock m, write flag
+             T2: lock m, unlock m, read flag, write x",
+            &[(0, 7)],
+        );
+    }
+
+    #[test]
+    fn a_read_after_two_unordered_writes_is_a_guess() {
+        let trace = script::trace(
+            "T1: write x, post s
+             T2: write x, post s
+             T3: sem-wait s, sem-wait s, read x
+             T3: write x, read x",
+        );
+        let unknown = unknown_reads(&Model::new(&trace, Meaning::Optimistic));
+        let guesses: Vec<usize> = (0..unknown.len()).filter(|&i| unknown[i]).collect();
+        assert_eq!(guesses, [6]);
+    }
+}
