@@ -21,6 +21,8 @@ pub struct Schedule<'m> {
     pub holds: [Option<Hold>; 2],
     /// Program counters at which threads linger; 0 where free.
     pub hunts: [usize; MOST_HUNTS],
+    /// How long the recorded run took, in nanoseconds; 0 when that is not known.
+    pub pace: i64,
 }
 
 impl<'m> Schedule<'m> {
@@ -30,6 +32,7 @@ impl<'m> Schedule<'m> {
             steps: &[],
             holds: [None; 2],
             hunts: [0; MOST_HUNTS],
+            pace: 0,
         }
     }
 

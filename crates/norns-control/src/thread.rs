@@ -109,6 +109,10 @@ pub(crate) struct HeadWait {
     pub cursor: Option<usize>,
     /// How often no thread was seen to run since.
     pub looks: u32,
+    /// Since when the position has been the same, in nanoseconds.
+    pub since: i64,
+    /// At how many looks, up to the last one, the thread of the next step was asleep in the kernel.
+    pub idle: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use norns_model::Witness;
 use norns_trace::Trace;
 use norns_wire::environment::{self, Mode, Priorities};
+use norns_wire::schedule::Record;
 
 use crate::process::{Ended, Error, Limits, Output, Program, Run};
 use crate::report::Report;
@@ -27,6 +29,9 @@ pub struct Replayer<'a> {
     pub trace: &'a Trace,
     pub folder: PathBuf,
     pub limits: Limits,
+    /// How long the recorded run took, where that is known: replays give a standstill up after a time
+    /// of this order.
+    pub pace: Option<Duration>,
 }
 
 impl Replayer<'_> {
@@ -43,6 +48,12 @@ impl Replayer<'_> {
         more: Option<(&'static str, OsString)>,
     ) -> Result<(Report, Ended), Error> {
         let schedule_path = self.folder.join(format!("{name}.schedule"));
+        let mut schedule = schedule.to_string();
+        if let Some(pace) = self.pace {
+            let record = Record::Pace(pace.as_nanos() as u64);
+            let _ = record.encode(&mut schedule);
+            schedule.push('\n');
+        }
         fs::write(&schedule_path, schedule).map_err(Error::file("write", &schedule_path))?;
         let report_path = self.folder.join(format!("{name}.report"));
         remove(&report_path)?;

@@ -170,6 +170,8 @@ words! {
         /// It sleeps in the kernel, in a wait that the runtime does not know, and no other thread
         /// can go on.
         Sleeps = "sleeps",
+        /// It polls with pauses, or waits for something outside of the program.
+        DoesNotCome = "does-not-come",
         /// It was never created, and no other thread can go on to create it.
         NotCreated = "not-created",
         /// The whole program is about to end.

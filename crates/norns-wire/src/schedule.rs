@@ -13,6 +13,8 @@
 //!                                           its first POINTS points
 //! hunt PC                                   a thread that comes here lingers until another one
 //!                                           comes to a conflicting access
+//! pace NANOSECONDS                          how long the recorded run took: who waits for a thread
+//!                                           that sleeps or polls gives up after a time of this order
 //! ```
 //!
 //! OBJECT of `Fork` and `Join` is the number of the other thread. An OBJECT or ADDRESS of 0 in a
@@ -33,6 +35,8 @@ pub enum Record<'a> {
     Hold(Hold),
     /// A program counter.
     Hunt(u64),
+    /// The duration of the recorded run in nanoseconds.
+    Pace(u64),
 }
 
 /// One thing that a thread may do only when its turn comes.
@@ -111,6 +115,7 @@ impl<'a> Record<'a> {
                 )
             }
             Record::Hunt(pc) => write!(out, "hunt {pc:x}"),
+            Record::Pace(nanoseconds) => write!(out, "pace {nanoseconds}"),
         }
     }
 
@@ -158,6 +163,7 @@ impl<'a> Record<'a> {
                 event: fields.number()?,
             }),
             "hunt" => Record::Hunt(fields.hexadecimal()?),
+            "pace" => Record::Pace(fields.number()?),
             _ => return None,
         };
         fields.end(record)

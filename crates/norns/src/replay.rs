@@ -62,6 +62,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             time: Duration::from_secs(arguments.time_limit),
             ..Limits::default()
         },
+        pace: None,
     };
     count(&arguments, &finding, &replayer, witness.as_ref(), way)
 }

@@ -7,7 +7,7 @@
 
 use norns_wire::report::{Unheld, Why};
 
-use super::replay::{diverged, nobody_runs, wait_for_head};
+use super::replay::{IDLE_LOOKS, diverged, idle_looks, nobody_runs, wait_for_head};
 use super::{Decision, Policy};
 use crate::board::Board;
 use crate::deadlock::{ASLEEP_LOOK, ASLEEP_LOOKS};
@@ -109,6 +109,8 @@ struct Held {
     cursor: usize,
     /// At how many looks, up to the last one, no thread ran.
     asleep: u32,
+    /// At how many looks, up to the last one, the other thread of the race was asleep in the kernel.
+    idle: u32,
     watch: LoopWatch,
 }
 
@@ -132,6 +134,7 @@ const NOBODY: Held = Held {
     },
     cursor: 0,
     asleep: 0,
+    idle: 0,
     watch: LoopWatch::new(),
 };
 
@@ -316,8 +319,13 @@ impl Hold {
         let there = self.held[other];
         let entry = &mut self.held[index];
         let processor = entry.wait.processor(board, me)?;
+        let idle = match awaited {
+            Some(awaited) => idle_looks(board, me, awaited, entry.wait.since, entry.idle)?,
+            None => 0,
+        };
         // Nothing below asks: what counts looks is done once a look.
         entry.asleep = if nobody { entry.asleep + 1 } else { 0 };
+        entry.idle = idle;
         if there.is_there() {
             entry.watch.end(board);
             self.both_held(board, me, index, other, false);
@@ -330,7 +338,7 @@ impl Hold {
         };
         let why = why.or_else(|| {
             let is_enough = entry.wait.is_enough(&HELD_FOR, board.now, processor);
-            is_enough.then_some(Unheld::DidNotCome)
+            (is_enough || idle >= IDLE_LOOKS).then_some(Unheld::DidNotCome)
         });
         let Some(why) = why else {
             return Ok(Some(Decision::Sleep(Some(ASLEEP_LOOK))));

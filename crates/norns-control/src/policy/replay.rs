@@ -126,7 +126,8 @@ pub fn wait_for_head(
     stage: impl Fn(HeadWait) -> Stage,
 ) -> Result<Decision, Question> {
     let mut nap = ASLEEP_LOOK;
-    if wait.cursor == Some(board.cursor) && nobody_runs(board, me)? {
+    let is_the_same = wait.cursor == Some(board.cursor);
+    if is_the_same && nobody_runs(board, me)? {
         wait.looks += 1;
         if wait.looks == ASLEEP_LOOKS {
             return Ok(give_head_up(board));
@@ -135,15 +136,51 @@ pub fn wait_for_head(
         if let Some(stop) = check_head(board) {
             return Ok(stop);
         }
+        let head = board.head().and_then(|step| board.thread_of(step.thread));
         wait = HeadWait {
             cursor: Some(board.cursor),
             looks: 0,
+            since: if is_the_same { wait.since } else { board.now },
+            idle: if is_the_same { wait.idle } else { 0 },
         };
+        if let Some(head) = head {
+            wait.idle = idle_looks(board, me, head, wait.since, wait.idle)?;
+            if wait.idle == IDLE_LOOKS {
+                return Ok(diverged(head, None, Why::DoesNotCome));
+            }
+        }
         // All that wait look together often enough.
         nap = LOOK_AGAIN * (1 + board.count() as i64 / 16);
     }
     board.thread_mut(me).stage = stage(wait);
     Ok(Decision::Sleep(Some(nap)))
+}
+
+/// At how many looks in a row a thread that others have waited for must be asleep to be given up.
+pub const IDLE_LOOKS: u32 = 5;
+/// For how long others wait for a thread before they look whether it is asleep, in nanoseconds.
+const WAITS_AT_LEAST: i64 = 600_000_000;
+const WAITS_AT_MOST: i64 = 10_000_000_000;
+
+/// Counts the looks at which a thread that others wait for, since so long, is asleep in the kernel: it
+/// polls with pauses, or waits for what nobody controls. One that does not get the processor is not
+/// asleep.
+pub fn idle_looks(
+    board: &Board,
+    me: Slot,
+    awaited: Slot,
+    since: i64,
+    looks: u32,
+) -> Result<u32, Question> {
+    let pace = board.schedule.map_or(0, |schedule| schedule.pace);
+    let patience = (2 * pace).clamp(WAITS_AT_LEAST, WAITS_AT_MOST);
+    let is_running = board.thread(awaited).activity == Activity::Running;
+    if !is_running || board.now - since < patience {
+        return Ok(0);
+    }
+    let facts = board.thread(me).facts;
+    let (_, asleep, _) = facts.turn_holder.ok_or(Question::TurnHolder(awaited))?;
+    Ok(if asleep { looks + 1 } else { 0 })
 }
 
 /// Whether no thread goes on before one that is held does, or the schedule's next step is done.

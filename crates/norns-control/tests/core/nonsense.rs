@@ -163,6 +163,7 @@ fn run(seed: u64) -> Vec<Act> {
             steps: &steps,
             holds: [Some(hold(&mut random)), Some(hold(&mut random))],
             hunts: [1, 2, 0, 0, 0, 0, 0, 0],
+            pace: random.below(3) as i64 * 1_000_000_000,
         });
     }
     for (number, thread) in memory.iter_mut().enumerate() {

@@ -32,6 +32,7 @@ pub fn load(path: &[u8]) -> Option<Schedule<'static>> {
                 *place = pc as usize;
             }
         }
+        Record::Pace(nanoseconds) => schedule.pace = nanoseconds as i64,
     });
     schedule.steps = steps.filled();
     schedule.names = names.filled();

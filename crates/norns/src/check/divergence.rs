@@ -65,6 +65,10 @@ impl<'a> Divergence<'a> {
                 "{thread} sleeps in a wait that Norns cannot see into and that no running thread is \
                  left to end, where the schedule expects {expected}"
             ),
+            Why::DoesNotCome => format!(
+                "{thread} polls or sleeps, and does not come to where the schedule expects \
+                 {expected}"
+            ),
             Why::NotCreated => {
                 format!("{thread} was not created where the schedule expects its {expected}")
             }

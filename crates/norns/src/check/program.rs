@@ -65,7 +65,7 @@ impl<'a> Checked<'a> {
     fn replayer<'b>(&'b self, trace: &'b Trace) -> Replayer<'b> {
         let limits = self.limits();
         // A replay serialises the program's synchronisation and watches every access.
-        let usual = self.recording_took * 20 + Duration::from_secs(10);
+        let usual = self.recording_took * 20 + Duration::from_secs(5);
         Replayer {
             program: self.program,
             trace,
@@ -74,6 +74,7 @@ impl<'a> Checked<'a> {
                 time: limits.time.min(usual),
                 ..limits
             },
+            pace: Some(self.recording_took),
         }
     }
 }
