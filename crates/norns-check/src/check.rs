@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use norns_model::{NotAnalysed, Witness};
+use norns_budget::Budget;
+use norns_model::{Meaning, NotAnalysed, Witness};
 use norns_predict::Engine;
 use norns_replay::Ended;
 use norns_report::kind::Group;
@@ -114,13 +115,22 @@ pub fn check<P: Program>(
     Ok(check.all)
 }
 
-struct Check<'a, E> {
-    options: &'a Options,
+/// What the schedule of a prediction asks of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    /// Every read whose write is known sees that write: the program can follow.
+    SameReads,
+    /// Some read sees another write, so that the program may do something else.
+    OtherReads,
+}
+
+pub(crate) struct Check<'a, E> {
+    pub(crate) options: &'a Options,
     time_is_up: &'a dyn Fn() -> bool,
-    observer: &'a mut dyn Observer<Error = E>,
+    pub(crate) observer: &'a mut dyn Observer<Error = E>,
     /// How many ids were given.
     serial: u32,
-    all: Findings,
+    pub(crate) all: Findings,
 }
 
 impl<E> Check<'_, E> {
@@ -133,42 +143,58 @@ impl<E> Check<'_, E> {
     ) -> Result<(), E> {
         self.note_how_it_ended(&recorded);
         let trace = &recorded.trace;
-        let witnesses = self.predict(run, trace)?;
-        if witnesses.is_empty() && !recorded.hung() {
-            return Ok(());
-        }
-        self.observer.progress(Progress::ReplayingRecording);
-        let mut confirmation = Confirmation::new(program, trace, self.time_is_up);
-        if let Some(hang) = confirmation.replay_recording(&mut self.all.not_analysed)? {
-            let mut finding = hang.finding();
-            finding.verdict = Some(Verdict::Confirmed(
-                "the program ran into it while it was recorded, and again in the replay of that \
-                 run"
-                .into(),
-            ));
-            let with_hang = hang.in_trace(trace, &finding);
-            if self.is_wanted(&finding) {
-                self.add(run, trace, finding, Evidence::Hang(with_hang.as_ref()))?;
+        let unseen_order = recorded.unseen_order();
+        let mut confirmation =
+            Confirmation::new(program, trace, unseen_order.clone(), self.time_is_up);
+        let seen = self.races_of_the_run(trace);
+        let mut again = Vec::new();
+        if unseen_order.is_none() {
+            let (may_wait, at_once): (Vec<_>, Vec<_>) =
+                seen.iter().partition(|observed| observed.may_wait);
+            for observed in at_once {
+                again.extend(self.add_observed(run, trace, observed)?);
+            }
+            if !may_wait.is_empty() {
+                self.replay_recording(run, &mut confirmation)?;
+            }
+            for observed in may_wait {
+                self.add_if_not_ordered(run, &mut confirmation, observed)?;
             }
         }
-        let mut refuted = 0;
-        for (number, witness) in (1..).zip(&witnesses) {
+        let witnesses = self.predict(run, trace)?;
+        if !witnesses.is_empty() || !again.is_empty() || recorded.hung() {
+            self.replay_recording(run, &mut confirmation)?;
+        }
+        let (mut refuted, mut other_reads) = (0, 0);
+        for (number, (witness, tier)) in (1..).zip(&witnesses) {
             self.observer.progress(Progress::Replaying {
                 number,
                 of: witnesses.len(),
             });
             let mut finding = predicted(trace).finding(witness);
-            if !self.is_wanted(&finding) || findings::is_confirmed(&self.all, &finding) {
+            if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
                 continue;
             }
             let tried = confirmation.confirm(witness, &mut finding)?;
             finding.witness = Some(predicted(trace).steps(&tried.witness));
-            if confirmation.is_reliable && is_refuted(&finding) && !self.options.list_refuted {
+            if let Some(why) = &unseen_order
+                && finding.status == Status::Predicted
+                && seen.iter().any(|one| one.witness.bug == witness.bug)
+            {
+                finding.verdict = Some(Verdict::NotUnderstood(why.clone()));
+            }
+            let is_counted = !self.options.list_refuted
+                && finding.status == Status::Predicted
+                && !matches!(finding.verdict, Some(Verdict::NotUnderstood(_)));
+            if is_counted && confirmation.is_reliable && is_refuted(&finding) {
                 refuted += 1;
+            } else if is_counted && *tier == Tier::OtherReads {
+                other_reads += 1;
             } else {
                 self.add(run, trace, finding, Evidence::Tried(&tried))?;
             }
         }
+        self.show_again(run, &mut confirmation, again)?;
         let not_analysed = &mut self.all.not_analysed;
         if confirmation.forked {
             not_analysed.push(NotAnalysed::ChildProcesses);
@@ -177,6 +203,37 @@ impl<E> Check<'_, E> {
             not_analysed.push(NotAnalysed::RefutedByReplays {
                 predictions: refuted,
             });
+        }
+        if other_reads > 0 {
+            not_analysed.push(NotAnalysed::OtherReads {
+                predictions: other_reads,
+            });
+        }
+        Ok(())
+    }
+
+    /// Finds out whether the program follows its own recording, unless that is known already.
+    fn replay_recording<P: Program<Error = E>>(
+        &mut self,
+        run: u32,
+        confirmation: &mut Confirmation<P>,
+    ) -> Result<(), E> {
+        if confirmation.has_replayed_recording {
+            return Ok(());
+        }
+        self.observer.progress(Progress::ReplayingRecording);
+        if let Some(hang) = confirmation.replay_recording(&mut self.all.not_analysed)? {
+            let mut finding = hang.finding();
+            finding.verdict = Some(Verdict::Confirmed(
+                "the program ran into it while it was recorded, and again in the replay of that \
+                 run"
+                .into(),
+            ));
+            let trace = confirmation.trace;
+            let with_hang = hang.in_trace(trace, &finding);
+            if self.is_wanted(&finding) {
+                self.add(run, trace, finding, Evidence::Hang(with_hang.as_ref()))?;
+            }
         }
         Ok(())
     }
@@ -193,9 +250,10 @@ impl<E> Check<'_, E> {
         not_analysed.extend(warnings.map(NotAnalysed::Trace));
     }
 
-    /// The witnesses in the order in which they are replayed: deadlocks first, since there are few
-    /// of them and each ends a replay at once.
-    fn predict(&mut self, run: u32, trace: &Trace) -> Result<Vec<Witness>, E> {
+    /// The witnesses in the order in which they are replayed: first those that the program can follow
+    /// as far as its reads are known, and of these deadlocks first, since there are few of them and
+    /// each ends a replay at once.
+    fn predict(&mut self, run: u32, trace: &Trace) -> Result<Vec<(Witness, Tier)>, E> {
         self.observer.progress(Progress::Predicting {
             events: trace.events.len(),
         });
@@ -210,10 +268,30 @@ impl<E> Check<'_, E> {
         self.all.undecided += prediction.undecided.len();
         self.all.not_analysed.extend(prediction.not_analysed);
         self.refuted_by_values(run, trace, &prediction.refuted)?;
-        let mut witnesses = prediction.deadlocks;
-        witnesses.extend(prediction.stuck);
-        witnesses.extend(prediction.races);
-        Ok(witnesses)
+        let all = [prediction.deadlocks, prediction.stuck, prediction.races].concat();
+        if options.meaning != Meaning::Optimistic {
+            let kept = all.into_iter().map(|witness| (witness, Tier::SameReads));
+            return Ok(kept.collect());
+        }
+        let keeping = norns_predict::predict_keeping_reads(trace, &options, &Budget::unlimited());
+        let keeping = [keeping.deadlocks, keeping.stuck, keeping.races].concat();
+        let key = |witness: &Witness| {
+            let mut places: Vec<_> = { witness.bug.events().into_iter() }
+                .map(|event| trace.events[event.index()])
+                .map(|event| (event.place, event.op.kind().code))
+                .collect();
+            places.sort_unstable();
+            (witness.bug.word(), places)
+        };
+        let known: BTreeSet<_> = keeping.iter().map(key).collect();
+        let others = all
+            .into_iter()
+            .filter(|witness| !known.contains(&key(witness)));
+        let others: Vec<_> = others.map(|witness| (witness, Tier::OtherReads)).collect();
+        let keeping = keeping
+            .into_iter()
+            .map(|witness| (witness, Tier::SameReads));
+        Ok(keeping.chain(others).collect())
     }
 
     /// Counts, or lists, what needs no replay: a read would have to see another value.
@@ -221,7 +299,7 @@ impl<E> Check<'_, E> {
         let mut predictions = 0;
         for witness in refuted {
             let mut finding = predicted(trace).finding(witness);
-            if !self.is_wanted(&finding) || findings::is_confirmed(&self.all, &finding) {
+            if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
                 continue;
             }
             predictions += 1;
@@ -244,11 +322,11 @@ impl<E> Check<'_, E> {
         Ok(())
     }
 
-    fn is_wanted(&self, finding: &Finding) -> bool {
+    pub(crate) fn is_wanted(&self, finding: &Finding) -> bool {
         self.options.kinds.contains(&finding.kind)
     }
 
-    fn add(
+    pub(crate) fn add(
         &mut self,
         run: u32,
         trace: &Trace,
@@ -262,10 +340,26 @@ impl<E> Check<'_, E> {
         }
         Ok(())
     }
+
+    /// Puts a finding in place of the one of the same bug that was added before.
+    pub(crate) fn replace(
+        &mut self,
+        run: u32,
+        trace: &Trace,
+        mut finding: Finding,
+        evidence: Evidence,
+    ) -> Result<(), E> {
+        finding.id = format!("unnamed-{}", self.serial);
+        if findings::replace(&mut self.all, finding.clone()) {
+            self.serial += 1;
+            self.observer.found(run, trace, &finding, evidence)?;
+        }
+        Ok(())
+    }
 }
 
 /// Makes findings of the witnesses of a recording.
-fn predicted(trace: &Trace) -> Predicted<'_> {
+pub(crate) fn predicted(trace: &Trace) -> Predicted<'_> {
     Predicted {
         trace,
         steps: Steps::WithoutAccesses,

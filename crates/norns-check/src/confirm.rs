@@ -7,7 +7,7 @@
 //! 3. The last tries have no schedule: threads wait at the places of the bug, with and without
 //!    random priorities. They are given up once they have found nothing for several bugs.
 
-use norns_model::{NotAnalysed, Witness};
+use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::Proof;
 use norns_replay::schedule::{self, Accesses, Way};
 use norns_report::{Finding, Status, Verdict};
@@ -15,7 +15,7 @@ use norns_trace::Trace;
 
 use crate::observed::Hang;
 use crate::program::{Outcome, Program, Replayed};
-use crate::refine::{Again, Refinement, Screened};
+use crate::refine::{self, Refinement, Screened};
 use crate::wait_loops::WaitLoops;
 
 /// How many witnesses of one bug are tried, and how often it is looked for with random priorities.
@@ -47,28 +47,41 @@ impl Tried {
 /// All predicted bugs of one recording, and what their replays taught.
 pub struct Confirmation<'a, P: Program> {
     program: &'a mut P,
-    trace: &'a Trace,
+    pub trace: &'a Trace,
+    /// What may have ordered threads unseen: the report of a detector is then no proof.
+    unseen_order: Option<String>,
     time_is_up: &'a dyn Fn() -> bool,
     refinement: Refinement<'a>,
     loops: WaitLoops,
     /// Whether the program follows its own recording. If not, a replay refutes nothing.
     pub is_reliable: bool,
+    pub has_replayed_recording: bool,
     /// Whether some replay made a child process.
     pub forked: bool,
+    /// How many races of the recorded run were tried for a loop that orders them.
+    pub tried_for_loops: usize,
     /// For how many bugs the last tries have failed.
     fruitless: usize,
 }
 
 impl<'a, P: Program> Confirmation<'a, P> {
-    pub fn new(program: &'a mut P, trace: &'a Trace, time_is_up: &'a dyn Fn() -> bool) -> Self {
+    pub fn new(
+        program: &'a mut P,
+        trace: &'a Trace,
+        unseen_order: Option<String>,
+        time_is_up: &'a dyn Fn() -> bool,
+    ) -> Self {
         Self {
             program,
             trace,
+            unseen_order,
             time_is_up,
             refinement: Refinement::new(trace),
             loops: WaitLoops::default(),
             is_reliable: true,
+            has_replayed_recording: false,
             forked: false,
+            tried_for_loops: 0,
             fruitless: 0,
         }
     }
@@ -79,6 +92,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
         &mut self,
         not_analysed: &mut Vec<NotAnalysed>,
     ) -> Result<Option<Hang>, P::Error> {
+        self.has_replayed_recording = true;
         let mut rerun = self.program.replay_recording(self.trace)?;
         if let Some(first) = rerun.left {
             rerun = self.program.replay_recording(self.trace)?;
@@ -102,7 +116,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
         let screened = self.refinement.screen(witness);
         let settled = match screened {
             Screened::Fits => self.replay_rounds(&mut tried, None, finding)?,
-            Screened::Other(Again { witness, lesson }) => {
+            Screened::Other(refine::Again { witness, lesson }) => {
                 tried.witness = witness;
                 let learned = lesson.words(self.trace);
                 self.replay_rounds(&mut tried, Some(learned), finding)?
@@ -153,6 +167,46 @@ impl<'a, P: Program> Confirmation<'a, P> {
             learned = Some(again.lesson.words(self.trace));
         }
         Ok(Settled::No)
+    }
+
+    /// Whether a loop that some replay has shown orders the accesses of a race.
+    pub fn is_ordered_by_known_loop(&self, bug: &Bug) -> bool {
+        self.loops.order(self.trace, bug, Proof::Detector)
+    }
+
+    /// Tries to make a race of the recorded run happen again: by its schedule, if it has one, and
+    /// with `OnMiss::Hunt` by waiting at its places. What shows it, or the loop that orders it.
+    pub fn show_again(
+        &mut self,
+        tried: &mut Tried,
+        on_miss: OnMiss,
+    ) -> Result<Option<Again>, P::Error> {
+        let mut ways = Vec::new();
+        if !tried.witness.schedule.is_empty() {
+            ways.push(Way::Schedule(Accesses::Free));
+            ways.extend(self.may_lie_elsewhere(&tried.witness).then_some(Way::Near));
+        }
+        if on_miss == OnMiss::Hunt || ways.is_empty() {
+            ways.push(Way::Hunt);
+        }
+        let mut shown = None;
+        for way in ways {
+            if (self.time_is_up)() {
+                break;
+            }
+            match self.replay(&tried.witness, way)?.outcome {
+                Outcome::OrderedBySpinLoop => return Ok(Some(Again::OrderedBySpinLoop)),
+                Outcome::Confirmed(proof) => {
+                    tried.way = way;
+                    shown = Some(Again::Shown(proof));
+                    if proof == Proof::BothHeld || on_miss == OnMiss::GiveUp {
+                        break;
+                    }
+                }
+                Outcome::NoBug | Outcome::Infeasible { .. } | Outcome::TimedOut => {}
+            }
+        }
+        Ok(shown)
     }
 
     /// After the detector's report, tries to stop both threads before their accesses as well.
@@ -224,8 +278,25 @@ impl<'a, P: Program> Confirmation<'a, P> {
         {
             replayed.outcome = Outcome::OrderedBySpinLoop;
         }
+        if self.unseen_order.is_some() && replayed.outcome == Outcome::Confirmed(Proof::Detector) {
+            replayed.outcome = Outcome::NoBug;
+        }
         Ok(replayed)
     }
+}
+
+/// What to do when the schedule of a race from the recorded run does not show it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMiss {
+    GiveUp,
+    Hunt,
+}
+
+/// What a race of the recorded run did in a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    Shown(Proof),
+    OrderedBySpinLoop,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,11 +13,11 @@ fn key(finding: &Finding) -> (Kind, Vec<(&str, u32, AccessKind)>) {
     (finding.kind, places)
 }
 
-/// Whether the same bug is confirmed already.
-pub fn is_confirmed(all: &Findings, finding: &Finding) -> bool {
+/// Whether the same bug is confirmed already, or known to be ordered by a loop.
+pub fn is_settled(all: &Findings, finding: &Finding) -> bool {
     all.findings
         .iter()
-        .any(|known| key(known) == key(finding) && known.status == Status::Confirmed)
+        .any(|known| key(known) == key(finding) && known.status != Status::Predicted)
 }
 
 /// Adds a finding, or replaces the one of the same bug if this one says more. Whether the list
@@ -33,4 +33,16 @@ pub fn add(all: &mut Findings, finding: Finding) -> bool {
         None => all.findings.push(finding),
     }
     true
+}
+
+/// Puts the finding in place of the one of the same bug. Whether there was one.
+pub fn replace(all: &mut Findings, finding: Finding) -> bool {
+    let mut known = all.findings.iter_mut();
+    match known.find(|known| key(known) == key(&finding)) {
+        Some(known) => {
+            *known = finding;
+            true
+        }
+        None => false,
+    }
 }

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `program` | the trait through which a program is recorded and replayed, and what it answers |
 //! | `check` | the whole way: record, predict, replay every witness, count what was refuted |
+//! | `recorded_run` | races that the recorded run itself had, which need no replay |
 //! | `confirm` | one predicted bug: which replays are tried until one settles it |
 //! | `refine` | another witness of the same bug, after the program could not follow the last one |
 //! | `wait_loops` | races that a loop which waits for a variable keeps apart |
@@ -22,6 +23,7 @@ mod confirm;
 pub mod findings;
 pub mod observed;
 pub mod program;
+mod recorded_run;
 mod refine;
 mod wait_loops;
 

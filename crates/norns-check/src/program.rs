@@ -32,12 +32,41 @@ pub struct Recorded {
     pub trace: Trace,
     pub ended: Ended,
     pub warnings: Vec<Warning>,
+    /// What may have ordered threads unseen in this run, to complete "nothing known orders it, but
+    /// …"; `None` if everything that can is understood. A race is then proved only by stopping both
+    /// threads before their accesses.
+    pub unseen_order: Option<String>,
 }
 
 impl Recorded {
     /// Whether the run had to be stopped because it did not end by itself.
     pub(crate) fn hung(&self) -> bool {
         matches!(self.ended, Ended::Hung | Ended::TimedOut)
+    }
+
+    /// What may have ordered threads unseen: what the caller knows of, or events that are missing.
+    pub(crate) fn unseen_order(&self) -> Option<String> {
+        let misses_events = |warning: &&Warning| match warning {
+            Warning::DamagedRecording { .. }
+            | Warning::DamagedChunk { .. }
+            | Warning::Skipped { .. }
+            | Warning::Lost { .. }
+            | Warning::Inconsistent { .. } => true,
+            Warning::Cut { .. }
+            | Warning::UnknownCounter { .. }
+            | Warning::Unfinished { .. }
+            | Warning::NothingRecorded
+            | Warning::StillRunning { .. }
+            | Warning::OtherProcesses { .. }
+            | Warning::OtherProcess { .. }
+            | Warning::NoDebugInformation { .. }
+            | Warning::ValuesDiffer { .. }
+            | Warning::Rebuilt { .. } => false,
+        };
+        self.unseen_order.clone().or_else(|| {
+            let missing = self.warnings.iter().find(misses_events)?;
+            Some(format!("events are missing ({missing})"))
+        })
     }
 }
 

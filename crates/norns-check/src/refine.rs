@@ -186,7 +186,7 @@ fn meaning(trace: &Trace) -> Meaning {
 }
 
 /// The bytes that an event reads.
-pub fn read_by(op: Op) -> Option<Access> {
+fn read_by(op: Op) -> Option<Access> {
     let touch = Touch::of(op)?;
     touch.reads.then_some(touch.access)
 }

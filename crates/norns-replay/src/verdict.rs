@@ -6,11 +6,11 @@
 //! else a run shows is not a confirmation.
 
 use norns_model::{Bug, Witness};
-use norns_trace::{EventIndex, Trace};
+use norns_trace::{Access, EventIndex, Op, Touch, Trace};
 use norns_wire::report::Shape;
 
 use crate::process::Ended;
-use crate::report::{Deadlock, Diverged, Report};
+use crate::report::{Deadlock, Diverged, Report, Spin};
 
 /// What the replay of a witness showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +86,10 @@ pub fn judge(trace: &Trace, witness: &Witness, report: &Report, ended: &Ended) -
             };
             // Without a proof the run says nothing about the pair, and neither does the loop.
             match (proof, &report.spin) {
-                (Some(_), Some(_)) => return Outcome::OrderedBySpinLoop,
-                (Some(proof), None) => return Outcome::Confirmed(proof),
+                (Some(Proof::Detector), Some(spin)) if may_order(trace, spin, *first, *second) => {
+                    return Outcome::OrderedBySpinLoop;
+                }
+                (Some(proof), _) => return Outcome::Confirmed(proof),
                 (None, _) => {}
             }
         }
@@ -110,6 +112,24 @@ pub fn judge(trace: &Trace, witness: &Witness, report: &Report, ended: &Ended) -
         _ if report.followed => Outcome::NoBug,
         _ => Outcome::Infeasible(Left::Ended(ended.clone())),
     }
+}
+
+/// Whether a loop may order the two accesses although the detector saw them unordered. Not if its
+/// variable is atomic, since the detector knows what that orders; and not if it is the variable of the
+/// race itself, which then races whatever the loop does.
+fn may_order(trace: &Trace, spin: &Spin, first: EventIndex, second: EventIndex) -> bool {
+    let variable = Access {
+        address: spin.address,
+        size: 1,
+    };
+    let is_its_own = [first, second].into_iter().any(|event| {
+        let touch = Touch::of(trace.events[event.index()].op);
+        touch.is_some_and(|touch| touch.access.overlaps(variable))
+    });
+    let is_atomic = trace.events.iter().any(|event| {
+        matches!(event.op, Op::Atomic { .. }) && trace.place(event.place).pc == spin.pc
+    });
+    !is_its_own && !is_atomic
 }
 
 /// Whether the threads of the predicted events wait where these say. Further threads may wait for

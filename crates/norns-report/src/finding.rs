@@ -169,6 +169,10 @@ pub struct WitnessStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
+    /// The recorded run itself had it. What showed it there, and in a replay as well if one did.
+    Observed(String),
+    /// The recorded run had two accesses that nothing known orders, but this may have ordered them.
+    NotUnderstood(String),
     /// What the replay saw: the two threads stopped with both accesses next, the detector's
     /// report, or the cycle.
     Confirmed(String),

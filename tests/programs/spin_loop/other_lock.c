@@ -6,7 +6,7 @@ static volatile int flag;
 static int data, seen, turns;
 
 static void *worker(void *unused) {
-    while (!flag) { // spins
+    while (!flag) { // finds: data-race read, with line 22
         pthread_mutex_lock(&m);
         turns++;
         pthread_mutex_unlock(&m);
@@ -19,7 +19,7 @@ int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
     data = 42; // spins
-    flag = 1;  // spins
+    flag = 1;  // finds: data-race write, with line 9
     pthread_join(thread, 0);
     return 0;
 }

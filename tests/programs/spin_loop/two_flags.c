@@ -5,10 +5,10 @@ static volatile int there, back;
 static int data;
 
 static void *worker(void *unused) {
-    while (!there) // spins
+    while (!there) // finds: data-race read, with line 19
         continue;
     data++; // spins
-    back = 1; // spins
+    back = 1; // finds: data-race write, with line 20
     return unused;
 }
 
@@ -16,8 +16,8 @@ int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
     data = 1; // spins
-    there = 1; // spins
-    while (!back) // spins
+    there = 1; // finds: data-race write, with line 8
+    while (!back) // finds: data-race read, with line 11
         continue;
     data++;
     pthread_join(thread, 0);

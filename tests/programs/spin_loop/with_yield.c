@@ -6,7 +6,7 @@ static volatile int flag;
 static int data, seen;
 
 static void *worker(void *unused) {
-    while (!flag) // spins
+    while (!flag) // finds: data-race read, with line 19
         sched_yield();
     seen = data; // spins
     return unused;
@@ -16,7 +16,7 @@ int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
     data = 42; // spins
-    flag = 1;  // spins
+    flag = 1;  // finds: data-race write, with line 9
     pthread_join(thread, 0);
     return 0;
 }

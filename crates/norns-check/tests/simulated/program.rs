@@ -25,6 +25,9 @@ pub struct Simulated<'a> {
     /// How many replays there were: the clock of the test.
     pub replays: &'a Cell<usize>,
     pub log: Vec<(Witness, Way)>,
+    /// Whether everything that orders its threads is understood, so that the recorded run can prove
+    /// a race.
+    pub is_understood: bool,
 }
 
 impl Program for Simulated<'_> {
@@ -35,6 +38,7 @@ impl Program for Simulated<'_> {
             trace: self.trace.clone(),
             ended: Ended::Exited(0),
             warnings: Vec::new(),
+            unseen_order: (!self.is_understood).then(|| "a library may".into()),
         })
     }
 
@@ -210,7 +214,7 @@ impl<'m> World<'m> {
     fn wander(mut self, bug: &Bug, seed: u64) -> Outcome {
         let mut random = Random::new(seed);
         loop {
-            match self.outcome(bug, Proof::Detector) {
+            match self.outcome(bug, Proof::BothHeld) {
                 Outcome::NoBug => {}
                 outcome => return outcome,
             }

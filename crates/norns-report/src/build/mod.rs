@@ -197,6 +197,10 @@ fn thread_function(trace: &Trace, thread: ThreadId) -> String {
 
 fn facts(finding: &Finding, can: &Panel) -> Vec<String> {
     let mut facts = vec![match (&finding.verdict, finding.status) {
+        (Some(Verdict::Observed(how)), _) => format!("confirmed by the recorded run: {how}"),
+        (Some(Verdict::NotUnderstood(why)), _) => {
+            format!("predicted; nothing known orders it in the recorded run, but {why}")
+        }
         (Some(Verdict::Confirmed(how)), _) => format!("confirmed by replay: {how}"),
         (Some(Verdict::Infeasible(why)), _) => {
             format!("predicted; a replay left the schedule: {why}")

@@ -266,6 +266,8 @@ mod tests {
             .as_array()
             .expect("the verdict is a choice");
         for one in [
+            Verdict::Observed(String::new()),
+            Verdict::NotUnderstood(String::new()),
             Verdict::Confirmed(String::new()),
             Verdict::NoBug,
             Verdict::Infeasible(String::new()),

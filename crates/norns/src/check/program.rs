@@ -11,8 +11,8 @@ use norns_model::Witness;
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
 use norns_replay::{Ended, How, Limits, Program, Replayer, Report, record};
-use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
+use norns_trace::{Recording, Trace, info};
 
 use super::{Arguments, divergence};
 use crate::runs::Run;
@@ -107,12 +107,14 @@ impl norns_check::Program for Checked<'_> {
         let folder = self.folder();
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
+        let unseen_order = openmp(&recorded.recording);
         let trace = recorded.recording.trace;
         self.arguments.engine.accept(&trace)?;
         Ok(Recorded {
             trace,
             ended: recorded.ended,
             warnings: recorded.warnings,
+            unseen_order,
         })
     }
 
@@ -147,6 +149,26 @@ impl norns_check::Program for Checked<'_> {
             forked: replay.report.forked,
         })
     }
+}
+
+/// If the program uses OpenMP: its runtime orders threads by means that are not seen.
+fn openmp(recording: &Recording) -> Option<String> {
+    let modules = recording
+        .info
+        .iter()
+        .filter(|info| info.key == info::MODULE);
+    let mut paths = modules.filter_map(|info| info.values.get(3));
+    let is_openmp = |path: &&String| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        ["libgomp", "libomp", "libiomp"]
+            .iter()
+            .any(|one| name.starts_with(one))
+    };
+    let path = paths.find(is_openmp)?;
+    let name = path.rsplit('/').next().unwrap_or_default();
+    Some(format!(
+        "the runtime of OpenMP ({name}) orders threads unseen"
+    ))
 }
 
 fn hang(deadlock: Deadlock, maps: &str) -> Hang {
