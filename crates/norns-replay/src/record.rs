@@ -66,15 +66,10 @@ impl How {
             all.push(entry(info::ACCESSES, vec!["ordered".into()]));
             all.push(entry(info::SEED, vec![seed.to_string()]));
         }
-        let mut variables: Vec<String> = env::vars_os()
-            .map(|(name, value)| format!("{}={}", text(&name), text(&value)))
-            .collect();
+        // Names only: values can be secrets, and a trace is sent to colleagues.
+        let mut variables: Vec<String> = env::vars_os().map(|(name, _)| text(&name)).collect();
         variables.sort();
-        all.extend(
-            variables
-                .into_iter()
-                .map(|variable| entry(info::ENVIRONMENT, vec![variable])),
-        );
+        all.push(entry(info::ENVIRONMENT, variables));
         norns_trace::create_raw(trace, &all)?;
         Ok(())
     }

@@ -43,7 +43,7 @@ pub mod info {
     pub const COMMAND: &str = "command";
     /// The working directory.
     pub const DIRECTORY: &str = "directory";
-    /// One variable, `NAME=VALUE`.
+    /// The names of the variables that were set. Their values are not kept.
     pub const ENVIRONMENT: &str = "environment";
     /// Start, end and file offset of a mapping of a file (hexadecimal), its path, its build id
     /// (hexadecimal; empty when it has none).

@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 
 use crate::runtime_library;
-use command_line::{CommandLine, Goal, expand, leave_out, understand};
+use command_line::{CommandLine, Goal, expand, leave_out, refused_sanitizer, understand};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
@@ -181,6 +181,13 @@ fn wrap(compiler: &Compiler, mut words: Vec<OsString>) -> anyhow::Result<Vec<OsS
     let mut expanded = Vec::with_capacity(words.len());
     for word in &words {
         expand(word, 0, &mut expanded);
+    }
+    if let Some(name) = expanded.iter().find_map(|word| refused_sanitizer(word)) {
+        bail!(
+            "-fsanitize={name} and Norns cannot be in one program: each has its own shadow of its memory\n \
+             help: build without it for norns; norns check itself finds uses after free and double \
+             frees between threads"
+        );
     }
     let line = understand(&expanded);
     let plan = plan(&line);

@@ -68,14 +68,17 @@ fn with_default(command: Command, setting: Setting) -> Command {
     })
 }
 
+/// The folder of the project that `folder` is in: that of the nearest `norns.toml`, or itself.
+pub fn project(folder: &Path) -> &Path {
+    let mut up = folder.ancestors();
+    up.find(|up| up.join(NAME).is_file()).unwrap_or(folder)
+}
+
 fn load(folder: &Path, command: &Command) -> Result<Option<Config>> {
-    let Some(file) = folder
-        .ancestors()
-        .map(|up| up.join(NAME))
-        .find(|file| file.is_file())
-    else {
+    let file = project(folder).join(NAME);
+    if !file.is_file() {
         return Ok(None);
-    };
+    }
     let text = std::fs::read_to_string(&file)
         .with_context(|| format!("cannot read {}", file.display()))?;
     parse(file, &text, command).map(Some)

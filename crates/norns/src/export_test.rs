@@ -15,7 +15,7 @@ use norns_replay::schedule;
 
 use crate::baseline;
 use crate::check::witness::SavedWitness;
-use crate::runs::Run;
+use crate::runs::{Run, Scope};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -24,10 +24,12 @@ pub struct Arguments {
     /// The folder to write to; made if it is not there
     #[arg(short, long, value_name = "FOLDER", default_value = "norns-tests")]
     output: PathBuf,
+    #[command(flatten)]
+    scope: Scope,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let (run, finding) = Run::with_finding(&arguments.id)?;
+    let (run, finding) = Run::with_finding(&arguments.id, arguments.scope)?;
     let about = run.about()?;
     let folder = &arguments.output;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;

@@ -19,7 +19,7 @@ use norns_wire::environment;
 use crate::check::witness::SavedWitness;
 use crate::check::{divergence, saved};
 use crate::progress::Stage;
-use crate::runs::Run;
+use crate::runs::{Run, Scope};
 use crate::{exit, runtime_library};
 
 #[derive(clap::Args)]
@@ -35,10 +35,12 @@ pub struct Arguments {
     /// Seconds that one run may take
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     time_limit: u64,
+    #[command(flatten)]
+    scope: Scope,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let (run, finding) = Run::with_finding(&arguments.id)?;
+    let (run, finding) = Run::with_finding(&arguments.id, arguments.scope)?;
     let program = saved::load(&run)?;
     let kept: Option<SavedWitness> = run.load(&format!("{}.witness.json", finding.id)).ok();
     let name = kept.as_ref().map_or("trace.norns", |kept| &kept.trace);

@@ -10,7 +10,7 @@ use norns_report::fingerprint::fingerprint;
 use norns_report::sarif::Entry;
 use norns_report::{Findings, Sketch, ci, html, perfetto, sarif};
 
-use crate::runs::{self, Run};
+use crate::runs::{self, Run, Scope};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -27,6 +27,8 @@ pub struct Arguments {
     /// Open the page in the browser
     #[arg(long)]
     open: bool,
+    #[command(flatten)]
+    scope: Scope,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -43,7 +45,7 @@ enum Format {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (run, mut findings) = match &arguments.id {
         Some(id) => {
-            let (run, finding) = Run::with_finding(id)?;
+            let (run, finding) = Run::with_finding(id, arguments.scope)?;
             let findings = Findings {
                 findings: vec![finding],
                 ..run.findings()?

@@ -1,9 +1,10 @@
 //! The runs that Norns keeps, and `norns runs` to look at them.
 //!
-//! Every run of `check`, `record` or `predict` that is kept has a folder of its own, named by a
-//! rising number, under `$NORNS_RUNS`, or `$XDG_STATE_HOME/norns`, or `~/.local/state/norns`. The
-//! folders are the only record of them: there is no index. The oldest are removed when there are
-//! more than `KEPT`.
+//! Runs belong to their project: each has a folder of its own, named by a rising number, under
+//! `.norns` in the folder of the nearest `norns.toml`, or else in the working directory; or under
+//! `$NORNS_RUNS`. The oldest are removed when there are more than `KEPT`. The folders themselves
+//! are the record of what there is. Only `--everywhere` asks which projects there are: a list of
+//! their folders, under `$XDG_STATE_HOME/norns` or `~/.local/state/norns`, answers that.
 //!
 //! ```text
 //! 12/run.json           what was run, where, when (format 1)
@@ -68,8 +69,14 @@ impl Run {
     /// A new run with an empty folder, after making room for it.
     pub fn create(about: &About) -> Result<Self> {
         let home = home()?;
-        fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
-        let runs = all()?;
+        fs::create_dir_all(&home).with_context(|| {
+            format!(
+                "cannot create {}: set NORNS_RUNS to a folder where runs may be kept",
+                home.display()
+            )
+        })?;
+        projects::note(&home);
+        let runs = all(&home)?;
         for old in runs.iter().take((runs.len() + 1).saturating_sub(KEPT)) {
             old.remove()?;
         }
@@ -94,7 +101,7 @@ impl Run {
 
     /// The newest run that has findings.
     pub fn latest() -> Result<Self> {
-        let newest = all()?
+        let newest = all(&home()?)?
             .into_iter()
             .rev()
             .find(|run| run.path("findings.json").exists());
@@ -106,37 +113,49 @@ impl Run {
         let Some(number) = number else {
             return Self::latest();
         };
-        let found = all()?.into_iter().find(|run| run.number == number);
+        let found = all(&home()?)?.into_iter().find(|run| run.number == number);
         found.with_context(|| format!("there is no run {number}: norns runs lists them"))
     }
 
-    /// The finding whose id begins with `id`, in the newest run that has one.
-    pub fn with_finding(id: &str) -> Result<(Self, Finding)> {
-        for run in all()?.into_iter().rev() {
-            let Ok(findings) = run.findings() else {
-                continue;
-            };
-            let exact = findings
-                .findings
-                .iter()
-                .position(|finding| finding.id == id);
-            let begins: Vec<usize> = match exact {
-                Some(at) => vec![at],
-                None => (0..findings.findings.len())
-                    .filter(|&at| findings.findings[at].id.starts_with(id))
-                    .collect(),
-            };
-            match begins[..] {
-                [] => {}
-                [at] => return Ok((run, findings.findings[at].clone())),
-                _ => bail!(
-                    "`{id}` is the beginning of {} findings of run {}",
-                    begins.len(),
-                    run.number
-                ),
+    /// The finding whose id begins with `id`, in the newest run that has one: of this project, or,
+    /// if there is none and the user asks for it, of any other.
+    pub fn with_finding(id: &str, scope: Scope) -> Result<(Self, Finding)> {
+        for home in scope.homes()? {
+            for run in all(&home)?.into_iter().rev() {
+                if let Some(finding) = run.finding(id)? {
+                    return Ok((run, finding));
+                }
             }
         }
-        bail!("no kept run has a finding `{id}`: norns runs lists the runs")
+        if scope.everywhere {
+            bail!("no kept run has a finding `{id}`: norns runs --everywhere lists the runs")
+        }
+        bail!(
+            "no run of this project has a finding `{id}`: norns runs lists the runs, \
+             --everywhere looks at other projects as well"
+        )
+    }
+
+    fn finding(&self, id: &str) -> Result<Option<Finding>> {
+        let Ok(findings) = self.findings() else {
+            return Ok(None);
+        };
+        let findings = findings.findings;
+        if let Some(exact) = findings.iter().find(|finding| finding.id == id) {
+            return Ok(Some(exact.clone()));
+        }
+        let mut begin = findings
+            .into_iter()
+            .filter(|finding| finding.id.starts_with(id));
+        let first = begin.next();
+        match begin.count() {
+            0 => Ok(first),
+            others => bail!(
+                "`{id}` is the beginning of {} findings of run {}",
+                others + 1,
+                self.number
+            ),
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -203,24 +222,42 @@ impl Run {
     }
 }
 
-/// Where runs are kept.
+/// Which runs a command looks at.
+#[derive(clap::Args, Clone, Copy)]
+pub struct Scope {
+    /// Look at the runs of other projects as well
+    #[arg(long)]
+    everywhere: bool,
+}
+
+impl Scope {
+    /// The folders with runs, this project's first.
+    fn homes(self) -> Result<Vec<PathBuf>> {
+        let mut homes = vec![home()?];
+        if self.everywhere {
+            let others = projects::all().into_iter();
+            homes.extend(
+                others
+                    .filter(|other| *other != homes[0])
+                    .collect::<Vec<_>>(),
+            );
+        }
+        Ok(homes)
+    }
+}
+
+/// Where the runs of this project are kept.
 fn home() -> Result<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(runs) = variable("NORNS_RUNS") {
+    if let Some(runs) = std::env::var_os("NORNS_RUNS").filter(|value| !value.is_empty()) {
         return Ok(PathBuf::from(runs));
     }
-    if let Some(state) = variable("XDG_STATE_HOME") {
-        return Ok(Path::new(&state).join("norns"));
-    }
-    let home =
-        variable("HOME").context("neither NORNS_RUNS nor HOME is set: where to keep runs?")?;
-    Ok(Path::new(&home).join(".local/state/norns"))
+    let folder = std::env::current_dir().context("cannot tell the working directory")?;
+    Ok(crate::config::project(&folder).join(".norns"))
 }
 
 /// All kept runs, oldest first.
-fn all() -> Result<Vec<Run>> {
-    let home = home()?;
-    let entries = match fs::read_dir(&home) {
+fn all(home: &Path) -> Result<Vec<Run>> {
+    let entries = match fs::read_dir(home) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", home.display())),
@@ -250,6 +287,8 @@ pub fn source(folder: &Path, file: &str) -> Option<String> {
 pub struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
+    #[command(flatten)]
+    scope: Scope,
 }
 
 #[derive(clap::Subcommand)]
@@ -271,8 +310,10 @@ enum Command {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.command.unwrap_or(Command::List) {
         Command::List => {
-            for run in all()? {
-                println!("{}", line(&run));
+            for home in arguments.scope.homes()? {
+                for run in all(&home)? {
+                    println!("{}", line(&run));
+                }
             }
         }
         Command::Ids { run } => {
@@ -282,7 +323,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         Command::Path { run } => println!("{}", Run::open(run)?.folder.display()),
         Command::Clean { keep } => {
-            let runs = all()?;
+            let runs = all(&home()?)?;
             for run in &runs[..runs.len().saturating_sub(keep)] {
                 run.remove()?;
             }
@@ -291,18 +332,107 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// When, what was found, how large it is, what was run and where.
 fn line(run: &Run) -> String {
-    let command = run
-        .about()
-        .map(|about| about.command.join(" "))
-        .unwrap_or_default();
+    let (when, what) = match run.about() {
+        Ok(about) => (
+            utc(about.started),
+            format!("{}  in {}", about.command.join(" "), about.folder.display()),
+        ),
+        Err(_) => ("?".into(), String::new()),
+    };
     let findings = match run.findings() {
         Ok(findings) => norns_report::terminal::summary(&findings),
         Err(_) => "no findings kept".into(),
     };
     format!(
-        "{:>5}  {:>9} kB  {findings}  {command}",
+        "{:>5}  {when}  {:>9} kB  {findings}  {what}",
         run.number,
         run.bytes() / 1024
     )
+}
+
+/// `2026-11-16 08:02 UTC`.
+fn utc(seconds: u64) -> String {
+    let (days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);
+    // Years that begin in March have their leap day at the end: counted in eras of 400 years, with
+    // lengths of months that repeat every five (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * day + 2) / 153;
+    let month = if march < 10 { march + 3 } else { march - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let day = day - (153 * march + 2) / 5 + 1;
+    format!(
+        "{year}-{month:02}-{day:02} {:02}:{:02} UTC",
+        minutes / 60,
+        minutes % 60
+    )
+}
+
+/// The list of folders with runs: for `--everywhere` only, so nothing fails because of it.
+mod projects {
+    use super::{Path, PathBuf, fs};
+
+    fn list() -> Option<PathBuf> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let state = variable("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(Path::new(&variable("HOME")?).join(".local/state")))?;
+        Some(state.join("norns/projects"))
+    }
+
+    /// Those that still exist, in the order in which they were first used.
+    pub(super) fn all() -> Vec<PathBuf> {
+        let text = list().and_then(|list| fs::read_to_string(list).ok());
+        let folders = text.unwrap_or_default();
+        let folders = folders.lines().map(PathBuf::from);
+        folders.filter(|folder| folder.is_dir()).collect()
+    }
+
+    /// Notes a folder, and keeps its contents out of the project's version control.
+    pub(super) fn note(home: &Path) {
+        let ignore = home.join(".gitignore");
+        if home.ends_with(".norns") && !ignore.exists() {
+            let _ = fs::write(ignore, "*\n");
+        }
+        let (Some(list), Ok(home)) = (list(), std::path::absolute(home)) else {
+            return;
+        };
+        let mut folders = all();
+        if home.to_str().is_none_or(|text| text.contains('\n')) || folders.contains(&home) {
+            return;
+        }
+        folders.push(home);
+        let text: String = folders
+            .iter()
+            .map(|folder| format!("{}\n", folder.display()))
+            .collect();
+        // Written whole and renamed, so that two checks at once lose at most one line.
+        let part = list.with_extension(std::process::id().to_string());
+        let written = list.parent().map(fs::create_dir_all).is_some()
+            && fs::write(&part, text).is_ok()
+            && fs::rename(&part, &list).is_ok();
+        if !written {
+            let _ = fs::remove_file(part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn seconds_since_1970_are_dates() {
+        for (seconds, date) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_868_800, "2000-03-01 00:00 UTC"),
+            (1_794_816_120, "2026-11-16 08:02 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(super::utc(seconds), date);
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use norns_report::terminal::{self, Style};
 
-use crate::runs::Run;
+use crate::runs::{Run, Scope};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -15,10 +15,12 @@ pub struct Arguments {
     /// Draw with ASCII characters only
     #[arg(long)]
     ascii: bool,
+    #[command(flatten)]
+    scope: Scope,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let (run, finding) = Run::with_finding(&arguments.id)?;
+    let (run, finding) = Run::with_finding(&arguments.id, arguments.scope)?;
     let text = terminal::show(&run.sketch(&finding)?, style());
     print!(
         "{}",

@@ -322,13 +322,31 @@ fn is_header(path: &Path, language: Option<&[u8]>) -> bool {
     }
 }
 
+/// The sanitizer that this option asks for, if its runtime cannot share a program with ours and
+/// leaving it out would lose what the user relies on.
+pub fn refused_sanitizer(word: &OsStr) -> Option<&str> {
+    let asked = word.to_str()?.strip_prefix("-fsanitize=")?;
+    asked.split(',').find(|name| {
+        matches!(
+            *name,
+            "address"
+                | "hwaddress"
+                | "kernel-address"
+                | "memory"
+                | "kernel-memory"
+                | "leak"
+                | "dataflow"
+        )
+    })
+}
+
 /// Is this an option that the wrapper leaves out?
 pub fn leave_out(word: &OsStr) -> bool {
     let Some(text) = word.to_str() else {
         return false;
     };
-    // Another sanitizer's runtime cannot share a program with ours, and `-s` takes away the line
-    // tables that every report needs.
+    // What is left of sanitizers here is ThreadSanitizer itself and checks of undefined behaviour,
+    // and `-s` takes away the line tables that every report needs.
     text.starts_with("-fsanitize=")
         || text.starts_with("-fno-sanitize=")
         || text.starts_with("-fsanitize-recover")

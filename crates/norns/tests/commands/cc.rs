@@ -341,11 +341,16 @@ fn options_in_all_their_forms() {
         shop.check_program("one", "a response file");
         shop.write(
             "words",
-            "-fsanitize=address threads.c help.c -o one -pthread",
+            "-fsanitize=undefined threads.c help.c -o one -pthread",
         );
         shop.build("cc @words");
         shop.check_program("one", "a response file with another sanitizer");
-        shop.build("cc -fsanitize=address,undefined -fno-sanitize-recover=all threads.c help.c -o one -pthread");
+        let refused =
+            shop.wrapped("cc -fsanitize=undefined,address threads.c help.c -o two -pthread");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("-fsanitize=address and Norns"), "{said}");
+        shop.build("cc -fsanitize=thread,undefined -fno-sanitize-recover=all threads.c help.c -o one -pthread");
         shop.check_program("one", "another sanitizer");
 
         // From the standard input, with -x.

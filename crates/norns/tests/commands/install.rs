@@ -66,6 +66,7 @@ fn an_installed_norns_needs_nothing_of_the_checkout() {
     let checked = Command::new(prefix.join("bin/norns"))
         .args(["check", "--"])
         .arg(&program)
+        .current_dir(&folder)
         .env("HOME", &folder)
         .env("XDG_STATE_HOME", folder.join("state"))
         .stdin(Stdio::null())

@@ -8,6 +8,7 @@ mod install;
 mod licences;
 mod order;
 mod record;
+mod runs;
 mod tools;
 mod trace;
 mod values;
