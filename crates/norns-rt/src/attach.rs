@@ -4,6 +4,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
+use crate::channels;
 use crate::control;
 use crate::mode::{self, Mode, is_controlled, is_recording, is_serial, mode};
 use crate::record::{self, handles};
@@ -56,7 +57,7 @@ pub unsafe fn begin_process() -> bool {
         if pthread_key_create(&mut key, thread_ends) == 0 {
             KEY.store(key, Ordering::Relaxed);
         }
-        __register_atfork(None, None, Some(forked), core::ptr::null());
+        __register_atfork(None, Some(has_forked), Some(forked), core::ptr::null());
         on_exit(exits, core::ptr::null_mut());
         __cxa_at_quick_exit(quick_exits, core::ptr::null_mut());
     }
@@ -202,6 +203,13 @@ pub fn process_ends(how: u8, status: c_int, pc: usize) {
     }
 }
 
+/// The parent after a fork.
+unsafe extern "C" fn has_forked() {
+    if mode() != Mode::Off {
+        channels::process_forked();
+    }
+}
+
 /// The child process after a fork begins anew: with one thread, which is its main one. Runs
 /// before the handlers of the program, since it was registered before them.
 unsafe extern "C" fn forked() {
@@ -217,6 +225,7 @@ unsafe extern "C" fn forked() {
     thread::forget_numbers();
     handles::forget();
     crate::atomics::forget();
+    channels::forked();
     if let Some(thread) = thread::current() {
         thread.number = 0;
         thread.children = 0;

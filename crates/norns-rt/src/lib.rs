@@ -18,6 +18,7 @@
 mod annotations;
 mod atomics;
 mod attach;
+mod channels;
 #[cfg(test)]
 mod concurrent;
 mod control;

@@ -100,10 +100,11 @@ bytes! {
         /// 0; 0. Ordered. In a recording of one thread at a time: another thread runs from here on.
         /// What this thread did before is before whatever others do after.
         Turn = 41,
-        /// Channel (an object of kind `CHANNEL`); its kind. Ordered; the number is taken before the
-        /// system call that sends.
+        /// A message of a channel (`channel_object`); kind `CHANNEL`. Ordered; the number is taken
+        /// before the system call that sends.
         Send = 42,
-        /// As `Send`; the number is taken after the system call that received.
+        /// As `Send`, or all messages of a channel so far; the number is taken after the system call
+        /// that received.
         Receive = 43,
     }
 }
@@ -193,4 +194,21 @@ pub mod ended {
     pub const SIGNAL: u8 = 4;
     /// Another program took the place of this one.
     pub const EXEC: u8 = 5;
+}
+
+/// The addresses of channels: no memory of a program is there. A channel has a number of its own in
+/// its process, and so has each of its messages; number 0 is all messages of the channel together.
+pub mod channel_object {
+    const BASE: u64 = 1 << 62;
+    const MESSAGE_BITS: u32 = 29;
+
+    pub const fn address(channel: u32, message: u32) -> u64 {
+        let message = message as u64 & ((1 << MESSAGE_BITS) - 1);
+        BASE | (channel as u64) << MESSAGE_BITS | message
+    }
+
+    /// The address of all messages of the channel that this one belongs to.
+    pub const fn all(address: u64) -> u64 {
+        address & !((1 << MESSAGE_BITS) - 1)
+    }
 }

@@ -135,6 +135,58 @@ unsafe fn each_part(
     }
 }
 
+/// The size of all parts together.
+///
+/// # Safety
+/// `parts` are `count` parts.
+pub unsafe fn size_of_parts(parts: *const Part, count: usize) -> usize {
+    // SAFETY: the caller promises so many parts.
+    let sizes = (0..count).map(|index| unsafe { (*parts.add(index)).size });
+    sizes.fold(0, usize::saturating_add)
+}
+
+/// Where the first part begins.
+///
+/// # Safety
+/// `parts` are `count` parts.
+pub unsafe fn first_part(parts: *const Part, count: usize) -> *mut c_void {
+    if count == 0 || parts.is_null() || !seen() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { (*parts).start }
+}
+
+/// The size of all parts of a message.
+///
+/// # Safety
+/// `message` is a `struct msghdr`.
+pub unsafe fn size_of_message(message: *const Message) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { size_of_parts((*message).parts, (*message).count) }
+}
+
+/// The name that a message is sent to, and its length.
+///
+/// # Safety
+/// `message` is null or a `struct msghdr`.
+pub unsafe fn name_of_message(message: *const Message) -> (*const u8, usize) {
+    if message.is_null() || !seen() {
+        return (core::ptr::null(), 0);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { ((*message).name.cast(), (*message).name_size as usize) }
+}
+
+/// The call has filled in `size` bytes of a message.
+///
+/// # Safety
+/// `message` is a `struct msghdr`.
+pub unsafe fn received_message(message: *const Message, size: isize, pc: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { received_parts((*message).parts, (*message).count, size, pc) };
+}
+
 /// The call is about to read all parts.
 ///
 /// # Safety

@@ -17,7 +17,7 @@ use crate::item::{AccessValue, Info, Item, OBJECT_KINDS, ORDERS};
 use crate::operation::Operands;
 use crate::symbolise::Symboliser;
 use crate::trace::{Custom, Object, ObjectKind, Place, Thread};
-use norns_wire::{Code, ended, lost, object};
+use norns_wire::{Code, channel_object, ended, lost, object};
 
 /// What threads are named by.
 pub struct Names<'a> {
@@ -40,6 +40,8 @@ pub struct Convert {
     /// The object that is at each address now: its kind, and its id once it has been used.
     objects: BTreeMap<u64, (ObjectKind, Option<ObjectId>)>,
     object_count: usize,
+    /// For every channel the last message of each thread, by the address of all its messages.
+    sent: FxHashMap<u64, BTreeMap<ThreadId, ObjectId>>,
     /// Globals that the trace has named already.
     globals_seen: FxHashSet<usize>,
     /// Threads whose first chunk is missing or cannot be decoded.
@@ -71,6 +73,7 @@ impl Convert {
             customs: FxHashMap::default(),
             objects: BTreeMap::new(),
             object_count: 0,
+            sent: FxHashMap::default(),
             globals_seen: FxHashSet::default(),
             unknown_beginning: FxHashSet::default(),
             suspect,
@@ -93,6 +96,10 @@ impl Convert {
         out: &mut VecDeque<Item>,
     ) {
         let thread = self.thread(number, names, out);
+        if record.code == Code::Receive && record.address == channel_object::all(record.address) {
+            self.receive_everything(thread, record, out);
+            return;
+        }
         let times = match record.code {
             Code::Leave => self.leave(number, record.address),
             _ => 1,
@@ -125,6 +132,26 @@ impl Convert {
                 "the beginning of the thread forked at {:#x} is missing",
                 record.pc
             ));
+        }
+    }
+
+    /// One event for each message that was the last one of its thread.
+    fn receive_everything(&mut self, thread: ThreadId, record: &Owned, out: &mut VecDeque<Item>) {
+        let sent = self.sent.get(&record.address).into_iter().flatten();
+        let mut messages: Vec<ObjectId> = sent
+            .filter(|(sender, _)| **sender != thread)
+            .map(|(_, &message)| message)
+            .collect();
+        messages.sort_unstable();
+        messages.dedup();
+        if messages.is_empty() {
+            return;
+        }
+        let place = self.place(record.pc, out);
+        for message in messages {
+            let op = Op::Receive(message);
+            self.events += 1;
+            out.push_back(Item::Event(Event { thread, place, op }, None));
         }
     }
 
@@ -312,6 +339,10 @@ impl Convert {
                 }
                 _ => {}
             }
+        }
+        if record.code == Code::Send {
+            let channel = channel_object::all(record.address);
+            self.sent.entry(channel).or_default().insert(thread, object);
         }
         Op::with_code(record.code, Operands::Object(object))
     }
