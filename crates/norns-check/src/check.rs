@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use norns_budget::Budget;
+use norns_model::misuse::misuses;
 use norns_model::{Meaning, NotAnalysed, Witness};
 use norns_predict::Engine;
 use norns_replay::Ended;
@@ -11,8 +12,8 @@ use norns_report::{Finding, Findings, Kind, Predicted, Status, Steps, Verdict};
 use norns_trace::Trace;
 
 use crate::confirm::{Confirmation, Tried};
-use crate::findings;
 use crate::program::{Program, Recorded};
+use crate::{findings, observed};
 
 /// What is asked of a check.
 #[derive(Clone, Debug)]
@@ -58,6 +59,8 @@ pub enum Evidence<'a> {
     /// The recorded run hung: the trace with the blocked operations as its last events, where all
     /// of them are known.
     Hang(Option<&'a Trace>),
+    /// The recorded run misused an object: its places say it all.
+    Misuse,
 }
 
 /// Whoever wants to know what a check does while it does it.
@@ -143,6 +146,12 @@ impl<E> Check<'_, E> {
     ) -> Result<(), E> {
         self.note_how_it_ended(&recorded);
         let trace = &recorded.trace;
+        for misuse in misuses(trace) {
+            let finding = observed::misuse(trace, &misuse);
+            if self.is_wanted(&finding) {
+                self.add(run, trace, finding, Evidence::Misuse)?;
+            }
+        }
         let unseen_order = recorded.unseen_order();
         let mut confirmation =
             Confirmation::new(program, trace, unseen_order.clone(), self.time_is_up);

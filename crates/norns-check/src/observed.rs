@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use norns_model::misuse::{How, Misuse};
 use norns_replay::report::{Access, Deadlock, Race, Shape, Side, Waits};
-use norns_report::describe::{access_kind, is_of_the_system};
-use norns_report::{AccessKind, Finding, Kind, Place, Status};
+use norns_report::describe::{access_kind, is_of_the_system, object_name, shown_frame};
+use norns_report::{AccessKind, Finding, Kind, Place, Status, Verdict};
 use norns_trace::trace::Place as TracePlace;
 use norns_trace::{Event, ObjectId, Op, PlaceId, SourcePlace, ThreadId, Trace};
 use norns_wire::Code;
@@ -114,8 +115,43 @@ pub fn race(race: &Race, mut frames: impl FnMut(u64) -> Vec<SourcePlace>) -> Fin
         place_at(&frames(side.pc), &side.thread, access)
     };
     let places = vec![place(&race.earlier), place(&race.later)];
-    let frees = [&race.earlier, &race.later].map(|side| side.access == Access::Free);
-    observed(Kind::of_race(frees), places)
+    let accesses = [places[0].access, places[1].access];
+    observed(Kind::of_race(accesses), places)
+}
+
+/// A misuse of a lock or condition in the recorded run.
+pub fn misuse(trace: &Trace, misuse: &Misuse) -> Finding {
+    let kind = match misuse.how {
+        How::UnlockNotLocked => Kind::UnlockNotLocked,
+        How::UnlockOfOther => Kind::UnlockOfOther,
+        How::WaitNotLocked => Kind::WaitNotLocked,
+        How::TwoMutexes => Kind::TwoMutexes,
+        How::LeftLocked => Kind::LeftLocked,
+        How::DestroyLocked => Kind::DestroyLocked,
+    };
+    let places = misuse.events.iter().map(|&index| {
+        let event = &trace.events[index.index()];
+        let frame = shown_frame(trace, index).cloned().unwrap_or_default();
+        let access = match misuse.how {
+            How::LeftLocked => AccessKind::Lock,
+            How::WaitNotLocked | How::TwoMutexes => AccessKind::Wait,
+            How::DestroyLocked => AccessKind::Destroy,
+            How::UnlockNotLocked | How::UnlockOfOther => AccessKind::Unlock,
+        };
+        Place {
+            file: frame.file,
+            line: frame.line,
+            function: frame.function,
+            thread: trace.thread(event.thread).name.clone(),
+            access,
+        }
+    });
+    let mut finding = observed(kind, places.collect());
+    let object = object_name(trace, misuse.object);
+    finding.verdict = Some(Verdict::Confirmed(format!(
+        "it happened in the recorded run, to {object}"
+    )));
+    finding
 }
 
 fn observed(kind: Kind, places: Vec<Place>) -> Finding {

@@ -218,9 +218,9 @@ impl Model<'_> {
                 OnLock::FailedAcquire(_) | OnLock::Release => never,
             },
             Effect::Semaphore(semaphore, act) => match act {
-                OnSemaphore::Wait => {
-                    Unblocking::AllOf(with_future(&|op| op == Op::SemPost(semaphore)))
-                }
+                OnSemaphore::Wait => Unblocking::AllOf(with_future(&|op| {
+                    op.effect() == Effect::Semaphore(semaphore, OnSemaphore::Post)
+                })),
                 OnSemaphore::Init(_) | OnSemaphore::FailedWait | OnSemaphore::Post => never,
             },
             Effect::Condition(condition, act) => match act {

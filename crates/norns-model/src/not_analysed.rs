@@ -19,6 +19,9 @@ pub enum NotAnalysed {
     GuessedReads,
     /// The recorded order is none of the model's.
     RecordedOrder(Refusal),
+    /// The recorded order of the operations on one object is none of the model's: it is taken to order
+    /// nothing.
+    Object { name: String, refusal: Refusal },
 
     /// The recorded values refute nothing: the trace is too long for the ordering solver.
     Values { events: usize, threads: usize },

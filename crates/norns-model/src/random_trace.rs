@@ -47,6 +47,7 @@ struct Generator {
     semaphore: u32,
     once: OnceState,
     allocated: bool,
+    taken: bool,
 }
 
 const BARRIER_COUNT: u32 = 2;
@@ -65,6 +66,7 @@ pub fn random_trace(seed: u64, shape: Shape) -> Trace {
         semaphore: 0,
         once: OnceState::Idle,
         allocated: false,
+        taken: false,
     };
     generator.set_up();
     // Threads that do several things in a row finish their critical sections, which others can
@@ -121,6 +123,7 @@ impl Generator {
             (ObjectKind::Once, "o"),
             (ObjectKind::Channel, "p"),
             (ObjectKind::Channel, "q"),
+            (ObjectKind::Mutex, "t"),
         ] {
             object(kind, name.to_string());
         }
@@ -238,6 +241,8 @@ impl Generator {
             20 => self.try_acquire(thread),
             21 if self.random.below(2) == 0 => self.send_or_receive(thread),
             21 => self.change_nothing(thread),
+            22 => self.take_or_give(thread),
+            23 if self.random.below(3) == 0 => self.live_or_die(thread, access),
             _ => {
                 let kinds = [
                     AtomicKind::Load,
@@ -330,6 +335,37 @@ impl Generator {
         let which = self.random.below(2);
         let channel = self.extra(4 + which);
         let op = [Op::Send(channel), Op::Receive(channel)][self.random.below(2)];
+        self.push(thread, op);
+    }
+
+    /// A mutex without an owner.
+    fn take_or_give(&mut self, thread: usize) {
+        let mutex = self.extra(6);
+        if self.taken && self.random.below(3) > 0 {
+            return self.push(thread, Op::FailedTake(mutex));
+        }
+        let op = if self.taken {
+            Op::Give(mutex)
+        } else {
+            Op::Take(mutex)
+        };
+        self.taken = !self.taken;
+        self.push(thread, op);
+    }
+
+    /// What is done with the object at these bytes.
+    fn live_or_die(&mut self, thread: usize, object: Access) {
+        let object = Access { size: 1, ..object };
+        let misuse = Op::Misuse {
+            object: self.extra(6),
+            how: 1,
+        };
+        let op = match self.random.below(8) {
+            0 => Op::Destroy(object),
+            1 => Op::Initialise(object),
+            2 => misuse,
+            _ => Op::Use(object),
+        };
         self.push(thread, op);
     }
 

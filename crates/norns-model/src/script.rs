@@ -10,9 +10,10 @@
 //! wait c  timed-wait c  signal c  broadcast c
 //! barrier-init b 2  enter b  exit b
 //! sem-init s 0  sem-wait s  try-sem-wait s  post s
+//! take m  try-take m  give m  misuse m
 //! send p  receive p
 //! load a  store a  rmw a  failed-exchange a
-//! read x  write x  alloc x  free x  event e  fence
+//! read x  write x  alloc x  free x  use x  destroy x  initialise x  event e  fence
 //! ```
 //!
 //! where `wait c` and `timed-wait c` are the bare events: the trace needs `unlock m` before and
@@ -154,6 +155,16 @@ impl Builder {
             "sem-wait" => Op::SemWait(self.object(name, Semaphore)),
             "try-sem-wait" => Op::FailedSemWait(self.object(name, Semaphore)),
             "post" => Op::SemPost(self.object(name, Semaphore)),
+            "take" => Op::Take(self.object(name, Mutex)),
+            "try-take" => Op::FailedTake(self.object(name, Mutex)),
+            "give" => Op::Give(self.object(name, Mutex)),
+            "misuse" => Op::Misuse {
+                object: self.object(name, Mutex),
+                how: 1,
+            },
+            "use" => Op::Use(self.access(name)),
+            "destroy" => Op::Destroy(self.access(name)),
+            "initialise" => Op::Initialise(self.access(name)),
             "send" => Op::Send(self.object(name, Channel)),
             "receive" => Op::Receive(self.object(name, Channel)),
             "load" => self.atomic(name, AtomicKind::Load),

@@ -55,7 +55,11 @@ fn is_local(op: Op) -> bool {
         Effect::Local => true,
         Effect::Memory(touch) => match touch.kind {
             TouchKind::Plain | TouchKind::Atomic => true,
-            TouchKind::Free | TouchKind::Allocate => false,
+            TouchKind::Free
+            | TouchKind::Allocate
+            | TouchKind::Use
+            | TouchKind::Destroy
+            | TouchKind::Initialise => false,
         },
         Effect::Thread(_)
         | Effect::Lock(..)

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use norns_model::{Bug, Witness};
 use norns_trace::operation::{Operands, Operation, Turn};
-use norns_trace::{EventIndex, Op, ThreadId, Touch, Trace};
+use norns_trace::{EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
 use norns_wire::schedule::{HEADER, Hold, Record, Step, What};
 
 /// Which plain accesses the schedule orders.
@@ -107,8 +107,9 @@ pub fn may_lie_elsewhere(trace: &Trace, bug: &Bug) -> bool {
         return false;
     };
     [first, second].into_iter().any(|event| {
-        let access = trace.events[event.index()].op.plain_access();
-        access.is_some_and(|(access, _)| trace.symbol_at(access.address).is_none())
+        let touch = Touch::of(trace.events[event.index()].op);
+        let touch = touch.filter(|touch| touch.kind != TouchKind::Atomic);
+        touch.is_some_and(|touch| trace.symbol_at(touch.access.address).is_none())
     })
 }
 

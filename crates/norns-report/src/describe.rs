@@ -109,6 +109,19 @@ fn words(trace: &Trace, op: Op) -> (Mark, String) {
         Op::Write(access) => (Mark::Write, format!("write {}", memory_name(trace, access))),
         Op::Allocate(access) => (Mark::Sync, format!("allocate {:#x}", access.address)),
         Op::Free(access) => (Mark::Free, format!("free {}", memory_name(trace, access))),
+        Op::Use(access) => (Mark::Sync, format!("use {}", memory_name(trace, access))),
+        Op::Destroy(access) => (
+            Mark::Free,
+            format!("destroy {}", memory_name(trace, access)),
+        ),
+        Op::Initialise(access) => (
+            Mark::Write,
+            format!("initialise {}", memory_name(trace, access)),
+        ),
+        Op::Take(o) => (Mark::Lock, format!("lock {}", object(o))),
+        Op::FailedTake(o) => (Mark::Lock, format!("lock {} fails", object(o))),
+        Op::Give(o) => (Mark::Lock, format!("unlock {}", object(o))),
+        Op::Misuse { object: o, .. } => (Mark::Sync, format!("misuse {}", object(o))),
         Op::Enter => (Mark::Sync, "enter function".into()),
         Op::Leave => (Mark::Sync, "leave function".into()),
         Op::Custom(custom) => (Mark::Sync, custom_name(trace, custom)),
@@ -258,9 +271,9 @@ pub fn origin(trace: &Trace, access: Access, index: EventIndex) -> String {
 
 /// The kind of a finding that shows this bug.
 pub fn bug_kind(trace: &Trace, bug: &Bug) -> Kind {
-    let frees = |event: EventIndex| access_kind(trace.events[event.index()].op) == AccessKind::Free;
+    let does = |event: &EventIndex| access_kind(trace.events[event.index()].op);
     match bug {
-        Bug::Race { first, second } => Kind::of_race([frees(*first), frees(*second)]),
+        Bug::Race { first, second } => Kind::of_race([does(first), does(second)]),
         Bug::LockDeadlock { .. } => Kind::Deadlock,
         Bug::Stuck { .. } => Kind::Stuck,
     }
@@ -302,6 +315,9 @@ pub fn access_kind(op: Op) -> AccessKind {
             (TouchKind::Atomic, false) => AccessKind::AtomicRead,
             (TouchKind::Atomic, true) => AccessKind::AtomicWrite,
             (TouchKind::Free, _) => AccessKind::Free,
+            (TouchKind::Use, _) => AccessKind::Use,
+            (TouchKind::Destroy, _) => AccessKind::Destroy,
+            (TouchKind::Initialise, _) => AccessKind::Initialise,
             (TouchKind::Allocate, _) => AccessKind::Event,
         },
         Effect::Local => AccessKind::Event,

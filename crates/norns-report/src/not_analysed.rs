@@ -26,6 +26,10 @@ pub fn sentence(reason: &NotAnalysed) -> String {
             "the recorded order is not one that the model allows ({refusal}): what comes after \
              that event is analysed with doubt"
         ),
+        NotAnalysed::Object { name, refusal } => format!(
+            "{name}: its operations came in an order that is not understood ({refusal}), so it is \
+             taken to order nothing"
+        ),
         NotAnalysed::Values { events, threads } => format!(
             "values: the trace has {events} events of {threads} threads, too many for the solver, \
              so nothing is refuted by them"

@@ -32,7 +32,10 @@ impl Matches {
     fn of_type(word: &str) -> Option<Matches> {
         let (kinds, tops_only) = match word {
             "race_top" => (Group::Race.kinds().collect(), true),
-            "mutex" => (Group::Deadlock.kinds().collect(), false),
+            "mutex" => {
+                let kinds = Group::Deadlock.kinds().chain(Group::Misuse.kinds());
+                (kinds.collect(), false)
+            }
             "thread" | "signal" | "called_from_lib" => (Vec::new(), false),
             word => (Selection::of_word(word)?.kinds, false),
         };

@@ -4,6 +4,7 @@
 //! what it did. Both are given a wire code, so that a failed attempt is `after` with the failed
 //! code. A mode may make the thread wait in `before`.
 
+use crate::control::access::Life;
 use crate::mode::{Mode, is_controlled, is_serial, mode};
 use crate::wire::Code;
 use crate::{control, record};
@@ -80,6 +81,23 @@ impl Operation {
         )
     }
 
+    /// The object is about to be used: a replay may stop the thread here while another one is about to
+    /// destroy the object.
+    #[inline(always)]
+    pub fn announce(&self) {
+        if is_controlled() {
+            control::access::object(self.object, Life::GoesOn, self.pc);
+        }
+    }
+
+    /// Whether it works on an object that another thread could destroy, and does not acquire it.
+    fn uses_object(&self) -> bool {
+        matches!(
+            self.code,
+            Code::Unlock | Code::Signal | Code::Broadcast | Code::SemPost | Code::BarrierEnter
+        )
+    }
+
     #[inline(always)]
     pub fn before(&self) {
         if mode() == Mode::Record {
@@ -88,6 +106,9 @@ impl Operation {
                 record::operation(self.code, self);
             }
         } else if is_controlled() {
+            if self.uses_object() {
+                self.announce();
+            }
             control::operations::before(self);
             if is_serial() && self.releases() {
                 record::operation(self.code, self);

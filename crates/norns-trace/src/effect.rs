@@ -119,6 +119,12 @@ pub enum TouchKind {
     Free,
     /// Gives the block new contents, but is no access that could race.
     Allocate,
+    /// Uses an object that lies here, such as a mutex: a read of its first byte.
+    Use,
+    /// Ends the object that lies here: a write to its first byte.
+    Destroy,
+    /// Begins an object that lies here: a write to its first byte.
+    Initialise,
 }
 
 impl Touch {
@@ -136,6 +142,18 @@ impl Touch {
 
     pub(crate) fn allocate(access: Access) -> Touch {
         Touch::new(access, false, true, TouchKind::Allocate)
+    }
+
+    pub(crate) fn of_use(access: Access) -> Touch {
+        Touch::new(access, true, false, TouchKind::Use)
+    }
+
+    pub(crate) fn destroy(access: Access) -> Touch {
+        Touch::new(access, false, true, TouchKind::Destroy)
+    }
+
+    pub(crate) fn initialise(access: Access) -> Touch {
+        Touch::new(access, false, true, TouchKind::Initialise)
     }
 
     pub(crate) fn atomic(address: u64, size: u8, kind: AtomicKind) -> Touch {

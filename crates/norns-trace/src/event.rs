@@ -191,6 +191,26 @@ pub enum Op {
     /// A write to the whole block. The size is the block's; 1 when it is not known.
     Free(Access),
 
+    /// Uses the object at these bytes, such as a mutex: the operation that follows does. Shown where
+    /// another thread may end the object's life (`life.rs`).
+    Use(Access),
+    /// Destroys the object at these bytes.
+    Destroy(Access),
+    /// Makes a new object at these bytes.
+    Initialise(Access),
+
+    /// Locks a mutex that is handed over: one that a thread unlocked for another. It has no owner,
+    /// and is acquired and released like a semaphore (`handed_over.rs`).
+    Take(ObjectId),
+    FailedTake(ObjectId),
+    Give(ObjectId),
+
+    /// The next operation of the thread misuses the object; `how` is one of `norns_wire::misuse`.
+    Misuse {
+        object: ObjectId,
+        how: u32,
+    },
+
     /// Entered a function whose call is at the event's place.
     Enter,
     Leave,

@@ -3,7 +3,8 @@
 //! `event` has the event types that every analysis uses, `operation` the table of what each
 //! operation is, `effect` what it does; `trace` is a whole run in memory, `item` the same as a
 //! stream. `container`, `encoding`, `reader` are the file, `raw_file` and `raw` read what the runtime
-//! records (norns-wire) and make a file of it, `text` and `std_format` are the text forms.
+//! records (norns-wire) and make a file of it, `text` and `std_format` are the text forms. `life` and
+//! `handed_over` add to a trace in memory what its events mean for locks and their memory.
 #![forbid(unsafe_code)]
 
 pub mod container;
@@ -11,7 +12,9 @@ pub mod effect;
 pub mod encoding;
 pub mod error;
 pub mod event;
+pub mod handed_over;
 pub mod item;
+pub mod life;
 pub mod operation;
 mod raw;
 mod raw_file;
@@ -29,5 +32,6 @@ pub use event::{
     Access, AtomicKind, Event, EventIndex, MemoryOrder, ObjectId, Op, PlaceId, ThreadId,
 };
 pub use item::{AccessValue, Info, Item, info};
+pub use norns_wire::misuse;
 pub use reader::{Reader, Recording, create_raw, event_count, finish, read, read_recording, write};
 pub use trace::{Object, ObjectKind, Place, SourcePlace, Symbol, Thread, Trace};

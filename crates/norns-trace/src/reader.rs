@@ -12,6 +12,7 @@ use crate::item::{Collector, Info, Item, info, items};
 use crate::raw::RawItems;
 use crate::trace::Trace;
 use crate::value_check::ValueCheck;
+use crate::{handed_over, life};
 
 /// A trace file as a stream of items. Memory does not grow with the number of events.
 pub struct Reader {
@@ -129,7 +130,9 @@ pub fn read_recording(path: &Path) -> Result<(Recording, Vec<Warning>), Error> {
     while let Some(item) = reader.next()? {
         collector.push(item);
     }
-    let (trace, info) = collector.finish();
+    let (mut trace, info) = collector.finish();
+    handed_over::rename(&mut trace);
+    life::show_uses(&mut trace);
     Ok((Recording { trace, info }, reader.into_warnings()))
 }
 

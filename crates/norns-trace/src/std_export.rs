@@ -67,7 +67,14 @@ pub fn project(trace: &Trace) -> (Trace, BTreeMap<&'static str, u64>) {
                 let make = match (touch.kind, touch.writes) {
                     (TouchKind::Plain | TouchKind::Free, true) => Op::Write,
                     (TouchKind::Plain | TouchKind::Free, false) => Op::Read,
-                    (TouchKind::Atomic | TouchKind::Allocate, _) => {
+                    (
+                        TouchKind::Atomic
+                        | TouchKind::Allocate
+                        | TouchKind::Use
+                        | TouchKind::Destroy
+                        | TouchKind::Initialise,
+                        _,
+                    ) => {
                         count(&mut left_out, event.op);
                         continue;
                     }

@@ -58,6 +58,7 @@ impl ValueCheck {
             return;
         };
         match kind {
+            TouchKind::Use | TouchKind::Destroy | TouchKind::Initialise => {}
             TouchKind::Allocate | TouchKind::Free => {
                 if kind == TouchKind::Allocate && begins == Some(event.thread) {
                     let end = access.address + u64::from(access.size);

@@ -83,7 +83,8 @@ bytes! {
         FailedSemWait = 32,
         SemPost = 33,
         /// Object; its kind; the count of a barrier, the value of a semaphore, otherwise 0. Ordered.
-        /// From here on a new object is at this address.
+        /// From here on a new object is at this address. For a lock 1 if it goes on in the same object,
+        /// after the thread that held it has died.
         Init = 34,
         /// Object; its kind. Ordered. The object at this address ends here.
         Destroy = 35,
@@ -106,6 +107,11 @@ bytes! {
         /// As `Send`, or all messages of a channel so far; the number is taken after the system call
         /// that received.
         Receive = 43,
+        /// Object; its kind; how it is misused (module `misuse`). Ordered, just before the operation that
+        /// misuses it.
+        Misuse = 44,
+        /// Address; 0. Ordered, before the call: uses what is there, which must not end meanwhile.
+        Use = 45,
     }
 }
 
@@ -138,6 +144,7 @@ impl Code {
             | Code::Allocate
             | Code::Free
             | Code::Init
+            | Code::Misuse
             | Code::Lost
             | Code::ProcessEnd => 1,
             _ => 0,
@@ -166,6 +173,18 @@ pub mod object {
     pub const CHANNEL: u8 = 11;
     /// Added to the kind when other processes can use the object too.
     pub const SHARED: u8 = 0x80;
+}
+
+/// How an object is misused: the operand of `Code::Misuse`.
+pub mod misuse {
+    /// An unlock of a lock that nobody holds.
+    pub const UNLOCK_NOT_LOCKED: u64 = 1;
+    /// An unlock of a lock that another thread holds.
+    pub const UNLOCK_OF_OTHER: u64 = 2;
+    /// A wait on a condition with a mutex that the thread does not hold.
+    pub const WAIT_NOT_LOCKED: u64 = 3;
+    /// The destruction of a lock that is held.
+    pub const DESTROY_LOCKED: u64 = 4;
 }
 
 /// The detail of `Code::Atomic`: bits 0-2 are the binary logarithm of the size, bits 3-4 the kind

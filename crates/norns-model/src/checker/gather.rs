@@ -9,8 +9,10 @@ use super::{Checker, NOBODY};
 /// The bytes that an operation accesses, whether it reads them and whether it writes them.
 pub(super) fn memory(op: Op) -> Option<(Access, bool, bool)> {
     match op {
-        Op::Read(a) => Some((a, true, false)),
-        Op::Write(a) | Op::Free(a) | Op::Allocate(a) => Some((a, false, true)),
+        Op::Read(a) | Op::Use(a) => Some((a, true, false)),
+        Op::Write(a) | Op::Free(a) | Op::Allocate(a) | Op::Destroy(a) | Op::Initialise(a) => {
+            Some((a, false, true))
+        }
         Op::Atomic {
             address,
             size,
@@ -50,6 +52,10 @@ pub(super) fn memory(op: Op) -> Option<(Access, bool, bool)> {
         | Op::SemWait(_)
         | Op::FailedSemWait(_)
         | Op::SemPost(_)
+        | Op::Take(_)
+        | Op::FailedTake(_)
+        | Op::Give(_)
+        | Op::Misuse { .. }
         | Op::Send(_)
         | Op::Receive(_)
         | Op::Fence(_)
@@ -65,13 +71,14 @@ impl Checker<'_> {
     pub(super) fn gather_numbers(&mut self) {
         let mut balance: HashMap<ObjectId, (i64, i64)> = HashMap::new();
         for event in &self.trace.events {
-            let (object, change) = if let Op::BarrierEnter(o) | Op::SemWait(o) = event.op {
-                (o, 1)
-            } else if let Op::BarrierExit(o) | Op::SemPost(o) = event.op {
-                (o, -1)
-            } else {
-                continue;
-            };
+            let (object, change) =
+                if let Op::BarrierEnter(o) | Op::SemWait(o) | Op::Take(o) = event.op {
+                    (o, 1)
+                } else if let Op::BarrierExit(o) | Op::SemPost(o) | Op::Give(o) = event.op {
+                    (o, -1)
+                } else {
+                    continue;
+                };
             let (level, most) = balance.entry(object).or_default();
             *level += change;
             *most = (*most).max(*level);

@@ -158,19 +158,21 @@ impl Checker<'_> {
                     .is_some_and(|w| w.contains(&thread));
                 need(!waits, "the barrier is not full")?;
             }
-            Op::SemWait(semaphore) => {
+            Op::SemWait(semaphore) | Op::Take(semaphore) => {
                 let value = run.semaphores.entry(semaphore).or_default();
                 need(*value > 0, "the semaphore is zero")?;
                 *value -= 1;
             }
-            Op::FailedSemWait(semaphore) => {
+            Op::FailedSemWait(semaphore) | Op::FailedTake(semaphore) => {
                 let value = run.semaphores.get(&semaphore).copied().unwrap_or(0);
                 need(
                     value <= 0,
                     "the semaphore is not zero, so waiting would not fail",
                 )?;
             }
-            Op::SemPost(semaphore) => *run.semaphores.entry(semaphore).or_default() += 1,
+            Op::SemPost(semaphore) | Op::Give(semaphore) => {
+                *run.semaphores.entry(semaphore).or_default() += 1
+            }
             Op::Join(child) => {
                 need(
                     self.all_happened(run, child),
@@ -194,7 +196,14 @@ impl Checker<'_> {
                     "what it received has not been sent",
                 )?;
             }
-            Op::Read(_) | Op::Write(_) | Op::Allocate(_) | Op::Free(_) | Op::Atomic { .. } => {
+            Op::Read(_)
+            | Op::Write(_)
+            | Op::Allocate(_)
+            | Op::Free(_)
+            | Op::Use(_)
+            | Op::Destroy(_)
+            | Op::Initialise(_)
+            | Op::Atomic { .. } => {
                 self.access(run, event)?;
             }
             // A fork and a start are checked where the forked thread takes its first step. A wait
@@ -207,6 +216,7 @@ impl Checker<'_> {
             | Op::FailedWait(_)
             | Op::BarrierInit { .. }
             | Op::SemInit { .. }
+            | Op::Misuse { .. }
             | Op::Send(_)
             | Op::Fence(_)
             | Op::Enter

@@ -136,6 +136,10 @@ impl Checker<'_> {
                     run.semaphores.get(&s).copied().unwrap_or(0) <= 0
                         && helpers(me, &|op| op == Op::SemPost(s)) == 0
                 }
+                Op::Take(s) => {
+                    run.semaphores.get(&s).copied().unwrap_or(0) <= 0
+                        && helpers(me, &|op| op == Op::Give(s)) == 0
+                }
                 Op::Wait(c) => {
                     !self.unexplained.contains(&event)
                         && helpers(me, &|op| op == Op::Signal(c) || op == Op::Broadcast(c)) == 0
@@ -172,6 +176,12 @@ impl Checker<'_> {
                 | Op::SemInit { .. }
                 | Op::FailedSemWait(_)
                 | Op::SemPost(_)
+                | Op::FailedTake(_)
+                | Op::Give(_)
+                | Op::Misuse { .. }
+                | Op::Use(_)
+                | Op::Destroy(_)
+                | Op::Initialise(_)
                 | Op::Send(_)
                 | Op::Receive(_)
                 | Op::Atomic { .. }

@@ -102,7 +102,10 @@ impl Writer<'_> {
         let object: u32 = id[1..].parse().expect("objects are named o and a number");
         let posts = self.model.trace.events.iter();
         posts
-            .filter(|event| event.op == Op::SemPost(ObjectId(object)))
+            .filter(|event| {
+                let object = ObjectId(object);
+                event.op == Op::SemPost(object) || event.op == Op::Give(object)
+            })
             .count() as i64
     }
 }

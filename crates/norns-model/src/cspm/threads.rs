@@ -180,9 +180,9 @@ impl Writer<'_> {
             Op::Broadcast(o) => self.using("CONDITION", "broadcast", o, &on(o), steps),
             Op::BarrierEnter(o) => self.using("BARRIER", "enter", o, &on(o), steps),
             Op::BarrierExit(o) => self.using("BARRIER", "exit", o, &on(o), steps),
-            Op::SemWait(o) => self.using("SEMAPHORE", "semwait", o, &on(o), steps),
-            Op::SemPost(o) => self.using("SEMAPHORE", "post", o, &on(o), steps),
-            Op::FailedSemWait(o) => {
+            Op::SemWait(o) | Op::Take(o) => self.using("SEMAPHORE", "semwait", o, &on(o), steps),
+            Op::SemPost(o) | Op::Give(o) => self.using("SEMAPHORE", "post", o, &on(o), steps),
+            Op::FailedSemWait(o) | Op::FailedTake(o) => {
                 let step = format!("trysemwait.{}", on(o));
                 self.joins_in(process("SEMAPHORE", o), &step);
                 steps.push(format!("?{step}"));
@@ -202,7 +202,14 @@ impl Writer<'_> {
                     }
                 }
             }
-            Op::Read(_) | Op::Write(_) | Op::Allocate(_) | Op::Free(_) | Op::Atomic { .. } => {
+            Op::Read(_)
+            | Op::Write(_)
+            | Op::Allocate(_)
+            | Op::Free(_)
+            | Op::Use(_)
+            | Op::Destroy(_)
+            | Op::Initialise(_)
+            | Op::Atomic { .. } => {
                 self.access(event, &t, steps);
             }
             // The start of a thread is its first step, objects have their first values from the
@@ -212,6 +219,7 @@ impl Writer<'_> {
             | Op::FailedWait(_)
             | Op::BarrierInit { .. }
             | Op::SemInit { .. }
+            | Op::Misuse { .. }
             | Op::Send(_)
             | Op::Receive(_)
             | Op::Fence(_)

@@ -242,6 +242,31 @@ fn a_try_wait_on_a_semaphore_fails_only_at_zero() {
 }
 
 #[test]
+fn a_mutex_that_is_handed_over_has_no_owner() {
+    let script = "A: take m\nB: try-take m, give m\nA: take m, give m";
+    check(
+        script,
+        &["can A B B A A", "cannot A A", "cannot B", "can A B B A"],
+    );
+}
+
+#[test]
+fn a_misuse_is_only_noted() {
+    check(
+        "A: lock m, misuse m, unlock m\nB: lock m, unlock m",
+        &["can A A A B B", "can B B A A", "cannot A A B"],
+    );
+}
+
+#[test]
+fn an_object_may_be_destroyed_before_it_is_used() {
+    let script = "A: initialise x, use x\nB: use x, destroy x";
+    check(script, &["can A A B B", "can B B A A", "can B A B A"]);
+    let faithful = ["can A B A B", "cannot B", "cannot A B B A"];
+    check_meaning(Meaning::Faithful, script, &faithful);
+}
+
+#[test]
 fn a_signal_wakes_a_sleeper_and_is_lost_without_one() {
     let script = "A: lock m, unlock m, wait c\nB: signal c\nA: lock m";
     // In the trace the signal comes after the wait, which is therefore spurious.

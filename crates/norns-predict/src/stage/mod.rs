@@ -21,6 +21,7 @@ use std::cell::Cell;
 
 use norns_budget::Budget;
 use norns_model::checker::Checker;
+use norns_model::given_up::give_up_objects;
 use norns_model::segment::{SegmentId, Segments};
 use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
 use norns_trace::{EventIndex, Trace};
@@ -51,7 +52,9 @@ pub fn predict(trace: &Trace, options: &Options) -> Prediction {
 /// Predicts races and deadlocks. When the work is spent, the result has what is known by then, and
 /// says what was not looked at.
 pub fn predict_within(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
-    let mut found = predict_by_engine(trace, options, work);
+    let (trace, given_up) = give_up_objects(trace);
+    let mut found = predict_by_engine(&trace, options, work);
+    found.not_analysed.splice(0..0, given_up);
     if work.is_spent() {
         found.not_analysed.push(NotAnalysed::OutOfBudget {
             by_the_clock: work.was_stopped(),
@@ -119,7 +122,6 @@ fn run_stages(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
         work: work.clone(),
         steps_kept: Cell::new(0),
     };
-    predictor.check_observed_order();
     if options.races {
         let part = if options.deadlocks { 6 } else { 10 };
         work.share(part, 10, || predictor.races());
@@ -165,18 +167,6 @@ enum Decision {
 }
 
 impl<'a> Predictor<'a> {
-    /// Checks that the rules of the model allow the recorded order. Otherwise something in the trace is
-    /// not understood, and the report has to say so.
-    fn check_observed_order(&mut self) {
-        let observed: Vec<EventIndex> = (0..self.model.trace.events.len())
-            .map(EventIndex::from_index)
-            .collect();
-        if let Err(refusal) = self.checker.check_schedule(&observed) {
-            let reason = NotAnalysed::RecordedOrder(refusal);
-            self.found.not_analysed.push(reason);
-        }
-    }
-
     /// Tries the engines from the cheapest to the most expensive, and checks the witness.
     fn decide(&mut self, counts: &mut Counts, goal: &[EventIndex], bug: Bug) -> Decision {
         counts.candidates += 1;

@@ -13,7 +13,7 @@ pub struct Coverage {
 }
 
 /// The kinds that traces with all primitives have to contain.
-pub const SYNCHRONISATION: [&str; 39] = [
+pub const SYNCHRONISATION: [&str; 43] = [
     "start",
     "end",
     "fork",
@@ -45,6 +45,10 @@ pub const SYNCHRONISATION: [&str; 39] = [
     "semaphore wait",
     "failed semaphore wait",
     "semaphore post",
+    "take",
+    "failed take",
+    "give",
+    "misuse",
     "send",
     "receive",
     "atomic load",
@@ -55,11 +59,14 @@ pub const SYNCHRONISATION: [&str; 39] = [
     "access",
 ];
 
-pub const MEMORY: [&str; 8] = [
+pub const MEMORY: [&str; 11] = [
     "read",
     "write",
     "allocate",
     "free",
+    "use",
+    "destroy",
+    "initialise",
     "1 byte",
     "16 bytes",
     "range",
@@ -110,6 +117,10 @@ fn kind(trace: &Trace, op: Op) -> &'static str {
         Op::SemWait(_) => "semaphore wait",
         Op::FailedSemWait(_) => "failed semaphore wait",
         Op::SemPost(_) => "semaphore post",
+        Op::Take(_) => "take",
+        Op::FailedTake(_) => "failed take",
+        Op::Give(_) => "give",
+        Op::Misuse { .. } => "misuse",
         Op::Send(_) => "send",
         Op::Receive(_) => "receive",
         Op::Atomic { kind, .. } => match kind {
@@ -123,6 +134,9 @@ fn kind(trace: &Trace, op: Op) -> &'static str {
         Op::Write(_) => "write",
         Op::Allocate(_) => "allocate",
         Op::Free(_) => "free",
+        Op::Use(_) => "use",
+        Op::Destroy(_) => "destroy",
+        Op::Initialise(_) => "initialise",
         // Calls order nothing, and the engines ignore them.
         Op::Enter | Op::Leave => "call",
         Op::Custom(custom) if trace.customs[custom as usize].name == "branch" => "branch",

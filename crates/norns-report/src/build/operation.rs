@@ -26,7 +26,7 @@ pub(super) fn operation(trace: &Trace, index: EventIndex, sources: Sources) -> O
         .filter(|other| trace.events[other.index()].thread == event.thread)
         .collect();
     let frame = shown_frame(trace, index).cloned().unwrap_or_default();
-    let memory = event.op.plain_access();
+    let memory = Touch::of(event.op).filter(|touch| touch.kind != TouchKind::Atomic);
     Operation {
         thread: trace.thread(event.thread).name.clone(),
         what: with_expression(trace, index, sources, doing(trace, index)),
@@ -40,7 +40,7 @@ pub(super) fn operation(trace: &Trace, index: EventIndex, sources: Sources) -> O
             })
             .collect(),
         origin: memory
-            .map(|(access, _)| origin(trace, access, index))
+            .map(|touch| origin(trace, touch.access, index))
             .unwrap_or_default(),
         file: if frame.line == 0 && frame.file.is_empty() {
             place_name(trace, index)
@@ -72,7 +72,9 @@ pub(super) fn with_expression(
     let role = match (kind, writes) {
         (TouchKind::Plain, false) => Role::Read,
         (TouchKind::Plain, true) => Role::Write,
-        (TouchKind::Free, _) => Role::Call,
+        (TouchKind::Free | TouchKind::Use | TouchKind::Destroy | TouchKind::Initialise, _) => {
+            Role::Call
+        }
         (TouchKind::Atomic | TouchKind::Allocate, _) => return text,
     };
     let whole = trace.symbol_at(access.address);
@@ -107,6 +109,9 @@ fn doing(trace: &Trace, index: EventIndex) -> String {
                     format!("writes {} bytes of `{memory}`", touch.access.size)
                 }
                 (TouchKind::Free, _) => format!("frees `{memory}`"),
+                (TouchKind::Use, _) => format!("uses `{memory}`"),
+                (TouchKind::Destroy, _) => format!("destroys `{memory}`"),
+                (TouchKind::Initialise, _) => format!("initialises `{memory}`"),
                 (TouchKind::Atomic | TouchKind::Allocate, _) => stands_before(),
             }
         }

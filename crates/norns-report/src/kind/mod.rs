@@ -6,9 +6,16 @@
 
 mod data_race;
 mod deadlock;
+mod destroy_locked;
+mod destroyed_in_use;
 mod double_free;
+mod left_locked;
 mod stuck;
+mod two_mutexes;
+mod unlock_not_locked;
+mod unlock_of_other;
 mod use_after_free;
+mod wait_not_locked;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -39,9 +46,17 @@ kinds! {
     DataRace = data_race,
     UseAfterFree = use_after_free,
     DoubleFree = double_free,
+    /// A synchronisation object that one thread destroys or initialises while another uses it.
+    DestroyedInUse = destroyed_in_use,
     Deadlock = deadlock,
     /// A wait that nothing will end: condition, semaphore, barrier or join.
     Stuck = stuck,
+    UnlockNotLocked = unlock_not_locked,
+    UnlockOfOther = unlock_of_other,
+    WaitNotLocked = wait_not_locked,
+    TwoMutexes = two_mutexes,
+    LeftLocked = left_locked,
+    DestroyLocked = destroy_locked,
 }
 
 /// What is true of all findings of a kind.
@@ -103,6 +118,8 @@ impl PlaceOrder {
 pub enum Group {
     Race,
     Deadlock,
+    /// Calls that POSIX leaves undefined, as a recorded run shows them.
+    Misuse,
 }
 
 impl Kind {
@@ -110,9 +127,13 @@ impl Kind {
         self.definition().group
     }
 
-    /// The kind of a race between two accesses, of which some may free the memory.
-    pub fn of_race(frees: [bool; 2]) -> Kind {
-        match frees {
+    /// The kind of a race between two accesses.
+    pub fn of_race(accesses: [AccessKind; 2]) -> Kind {
+        let ends = |access| matches!(access, AccessKind::Destroy | AccessKind::Initialise);
+        if accesses.into_iter().any(ends) {
+            return Kind::DestroyedInUse;
+        }
+        match accesses.map(|access| access == AccessKind::Free) {
             [true, true] => Kind::DoubleFree,
             [false, false] => Kind::DataRace,
             [true, false] | [false, true] => Kind::UseAfterFree,
@@ -121,13 +142,14 @@ impl Kind {
 }
 
 impl Group {
-    pub const ALL: [Group; 2] = [Group::Race, Group::Deadlock];
+    pub const ALL: [Group; 3] = [Group::Race, Group::Deadlock, Group::Misuse];
 
     /// The word that selects all kinds of the group.
     pub fn word(self) -> &'static str {
         match self {
             Group::Race => "race",
             Group::Deadlock => "deadlock",
+            Group::Misuse => "misuse",
         }
     }
 
@@ -202,6 +224,12 @@ fn nothing_keeps_apart(operations: &[Operation]) -> String {
         "{}. No common lock, join, signal or other synchronisation keeps (1) and (2) apart.",
         held.join("; ")
     )
+}
+
+/// What threads do wrong.
+fn misuse(words: &str, parties: &[Party]) -> String {
+    let sentences: Vec<String> = parties.iter().map(Party::sentence).collect();
+    format!("{words}: {}", sentences.join(" while "))
 }
 
 /// The waits of blocked threads, of which a title names at most four.
@@ -311,12 +339,22 @@ mod tests {
         assert_eq!(
             words,
             [
-                "race: data race, use after free, double free",
+                "race: data race, use after free, double free, destroyed in use",
                 "data-race: data race",
                 "use-after-free: use after free",
                 "double-free: double free",
+                "destroyed-in-use: destroyed in use",
                 "deadlock: deadlock, endless wait",
                 "stuck: endless wait",
+                "misuse: unlock of what is not locked, unlock of another thread's lock, wait \
+                 without its mutex, wait with two mutexes, lock left locked, destruction of a \
+                 locked lock",
+                "unlock-not-locked: unlock of what is not locked",
+                "unlock-of-other: unlock of another thread's lock",
+                "wait-not-locked: wait without its mutex",
+                "two-mutexes: wait with two mutexes",
+                "left-locked: lock left locked",
+                "destroy-locked: destruction of a locked lock",
             ]
         );
     }

@@ -67,6 +67,31 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
     detect_access(&mut inside, address, size, kind, pc);
 }
 
+/// What an operation does to the life of its object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    BeginsOrEnds,
+    GoesOn,
+}
+
+/// A synchronisation object is about to be used, initialised or destroyed. For a replay this is an
+/// access to its first byte.
+#[inline]
+pub fn object(address: usize, life: Life, pc: usize) {
+    if !is_replaying() {
+        return;
+    }
+    let Some(mut inside) = enter() else { return };
+    let access = Access {
+        address,
+        size: 1,
+        write: life == Life::BeginsOrEnds,
+        atomic: false,
+        pc,
+    };
+    replay(&mut inside, access);
+}
+
 /// Tells the core of an access, if the thread is watched, a loop is suspected, or the schedule may
 /// name the place.
 #[inline]

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
+use super::begins_or_ends;
 use crate::control;
 use crate::mode::{is_controlled, is_off};
 use crate::operation::Operation;
@@ -24,6 +25,7 @@ use real_functions as real_call;
 
 interpose! {
     fn pthread_barrier_init(barrier: Barrier, attributes: *const c_int, count: u32) -> c_int |pc| {
+        begins_or_ends(barrier, pc);
         let result = real_call::pthread_barrier_init(barrier, attributes, count);
         if result == 0 && !is_off() {
             // The attributes are one number: whether other processes can use it.
@@ -37,6 +39,7 @@ interpose! {
     }
 
     fn pthread_barrier_destroy(barrier: Barrier) -> c_int |pc| {
+        begins_or_ends(barrier, pc);
         let operation = Operation::new(Code::Destroy, object::BARRIER, barrier as usize, pc);
         let result = real_call::pthread_barrier_destroy(barrier);
         if result == 0 {
@@ -51,6 +54,7 @@ interpose! {
             return real_call::pthread_barrier_wait(barrier);
         }
         if is_controlled() {
+            Operation::new(Code::BarrierEnter, object::BARRIER, barrier as usize, pc).announce();
             return control::barrier::wait(barrier, pc).unwrap_or_else(|| {
                 control::barrier::watched(barrier, || {
                     real_call::pthread_barrier_wait(barrier)

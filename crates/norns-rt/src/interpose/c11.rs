@@ -3,10 +3,10 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::acquire;
 use super::condition::{self, Condition, Deadline};
 use super::mutex::{self, Mutex};
 use super::threads::{self, Start};
+use super::{acquire, begins_or_ends, misused};
 use crate::mode::is_off;
 use crate::operation::Operation;
 use crate::wire::Code;
@@ -97,6 +97,7 @@ interpose! {
     }
 
     fn mtx_init(mutex: Mutex, kind: c_int) -> c_int |pc| {
+        begins_or_ends(mutex, pc);
         let result = real_call::mtx_init(mutex, kind);
         if result == SUCCESS && !is_off() {
             Operation::new(Code::Init, mutex::kind(mutex), mutex as usize, pc).after(Code::Init);
@@ -105,6 +106,7 @@ interpose! {
     }
 
     fn mtx_destroy(mutex: Mutex) |pc| {
+        begins_or_ends(mutex, pc);
         if !is_off() {
             let operation =
                 Operation::new(Code::Destroy, mutex::kind(mutex), mutex as usize, pc);
@@ -131,10 +133,13 @@ interpose! {
             return real_call::mtx_unlock(mutex);
         }
         let kind = mutex::kind(mutex);
-        if mutex::refuses_unlock(mutex, kind) {
-            return real_call::mtx_unlock(mutex);
-        }
         let operation = Operation::new(Code::Unlock, kind, mutex as usize, pc);
+        if let Some(how) = mutex::held_by_another(mutex) {
+            misused(&operation, how);
+            if mutex::refuses_unlock(kind) {
+                return real_call::mtx_unlock(mutex);
+            }
+        }
         operation.before();
         let result = real_call::mtx_unlock(mutex);
         operation.after(Code::Unlock);
@@ -142,6 +147,7 @@ interpose! {
     }
 
     fn cnd_init(condition: Condition) -> c_int |pc| {
+        begins_or_ends(condition, pc);
         let result = real_call::cnd_init(condition);
         if result == SUCCESS && !is_off() {
             Operation::new(Code::Init, condition::kind(condition), condition as usize, pc)
@@ -151,6 +157,7 @@ interpose! {
     }
 
     fn cnd_destroy(condition: Condition) |pc| {
+        begins_or_ends(condition, pc);
         if !is_off() {
             let kind = condition::kind(condition);
             let operation = Operation::new(Code::Destroy, kind, condition as usize, pc);

@@ -6,11 +6,12 @@
 use core::ffi::{c_int, c_void};
 
 use super::mutex::{self, Mutex};
+use super::{begins_or_ends, misused};
 use crate::control;
 use crate::errno::ETIMEDOUT;
 use crate::mode::{is_controlled, is_off};
 use crate::operation::Operation;
-use crate::wire::{Code, object};
+use crate::wire::{Code, misuse, object};
 use crate::{interpose, real};
 
 pub type Condition = *mut c_void;
@@ -126,6 +127,16 @@ pub unsafe fn wait(
     pc: usize,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
+    // SAFETY: the caller promises a valid condition and mutex.
+    let (kind, mutex_kind) = unsafe { (kind(condition), mutex::kind(mutex)) };
+    let unlock = Operation::new(Code::Unlock, mutex_kind, mutex as usize, pc);
+    let wait = Operation::new(Code::Wait, kind, condition as usize, pc);
+    // SAFETY: as above.
+    if unsafe { mutex::held_by_another(mutex) }.is_some() {
+        misused(&unlock, misuse::WAIT_NOT_LOCKED);
+    }
+    unlock.announce();
+    wait.announce();
     if is_controlled() {
         let patience = deadline.map(|deadline| {
             // SAFETY: the caller promises a valid condition, mutex and time, as for
@@ -150,13 +161,10 @@ pub unsafe fn wait(
             None => {}
         }
     }
-    // SAFETY: the caller promises a valid condition, mutex and time, as for `pthread_cond_wait`.
-    let (kind, mutex_kind) = unsafe { (kind(condition), mutex::kind(mutex)) };
-    let unlock = Operation::new(Code::Unlock, mutex_kind, mutex as usize, pc);
     unlock.before();
     unlock.after(Code::Unlock);
     let waiting = Waiting {
-        condition: Operation::new(Code::Wait, kind, condition as usize, pc),
+        condition: wait,
         mutex: Operation::new(Code::Lock, mutex_kind, mutex as usize, pc),
     };
     let mut cleanup = Cleanup {
@@ -206,6 +214,7 @@ pub unsafe fn wake(
 
 interpose! {
     fn pthread_cond_init(condition: Condition, attributes: *const c_void) -> c_int |pc| {
+        begins_or_ends(condition, pc);
         let result = real_call::pthread_cond_init(condition, attributes);
         if result == 0 && !is_off() {
             Operation::new(Code::Init, kind(condition), condition as usize, pc).after(Code::Init);
@@ -214,6 +223,7 @@ interpose! {
     }
 
     fn pthread_cond_destroy(condition: Condition) -> c_int |pc| {
+        begins_or_ends(condition, pc);
         if !is_off() {
             let operation =
                 Operation::new(Code::Destroy, kind(condition), condition as usize, pc);

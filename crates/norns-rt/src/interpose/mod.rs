@@ -25,14 +25,31 @@ mod threads;
 pub use c11::C11Routine;
 pub use once::{Call, forget as forget_onces, repeats as repeats_once};
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 
 use crate::control;
+use crate::control::access::Life;
 use crate::errno::EOWNERDEAD;
-use crate::mode::{is_controlled, is_serial};
+use crate::mode::{is_controlled, is_recording, is_serial};
 use crate::operation::Operation;
 use crate::record;
 use crate::wire::Code;
+
+/// Notes, in a recording, that the operation misuses its object: `how` is one of `wire::misuse`.
+#[cold]
+fn misused(operation: &Operation, how: u64) {
+    if is_recording() {
+        record::operation(Code::Misuse, &operation.with_value(how));
+    }
+}
+
+/// An object is about to be initialised or destroyed.
+#[inline(always)]
+fn begins_or_ends(object: *mut c_void, pc: usize) {
+    if is_controlled() {
+        control::access::object(object as usize, Life::BeginsOrEnds, pc);
+    }
+}
 
 /// What a lock function returned, as an event: 0 and `EOWNERDEAD` mean that it is ours now.
 fn locked(result: c_int, yes: Code, no: Code) -> Code {
@@ -43,11 +60,15 @@ fn locked(result: c_int, yes: Code, no: Code) -> Code {
     }
 }
 
+/// The lock goes on after its owner has died: the same object, but nobody's.
+fn renewed(operation: &Operation) -> Operation {
+    Operation::new(Code::Init, operation.detail, operation.object, operation.pc).with_value(1)
+}
+
 /// Logs the outcome of an operation in a recording with values.
 fn acquired(operation: &Operation, failed: Code, result: c_int) {
     if result == EOWNERDEAD {
-        let renewed = Operation::new(Code::Init, operation.detail, operation.object, operation.pc);
-        record::operation(Code::Init, &renewed);
+        record::operation(Code::Init, &renewed(operation));
     }
     record::operation(locked(result, operation.code, failed), operation);
 }
@@ -60,6 +81,7 @@ fn acquire(
     gives_up_with: c_int,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
+    operation.announce();
     if is_controlled() {
         // SAFETY: the object is the one that the program gave to the interposed function.
         let result = unsafe { control::operations::acquire(&operation, gives_up_with, real) };
@@ -72,8 +94,7 @@ fn acquire(
     let result = real();
     if result == EOWNERDEAD {
         // Its owner died with the lock: from here on it is like another mutex.
-        Operation::new(Code::Init, operation.detail, operation.object, operation.pc)
-            .after(Code::Init);
+        renewed(&operation).after(Code::Init);
     }
     operation.after(locked(result, operation.code, failed));
     result

@@ -5,12 +5,12 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::acquire;
+use super::{acquire, begins_or_ends, misused};
 use crate::errno::{EBUSY, ETIMEDOUT};
 use crate::mode::is_off;
 use crate::operation::Operation;
 use crate::thread;
-use crate::wire::{Code, object};
+use crate::wire::{Code, misuse, object};
 use crate::{interpose, real};
 
 pub type Mutex = *mut c_void;
@@ -36,13 +36,15 @@ mod real_functions {
 
 use real_functions as real_call;
 
+/// Where `__kind` is.
+const KIND: usize = 16;
+
 /// `wire::object` of a mutex.
 ///
 /// # Safety
 /// `mutex` is one.
 #[inline(always)]
 pub unsafe fn kind(mutex: Mutex) -> u8 {
-    const KIND: usize = 16;
     const SHARED: i32 = 128;
     const ROBUST: i32 = 16;
     // SAFETY: a field that only `pthread_mutex_init` and `_destroy` change.
@@ -60,23 +62,48 @@ pub unsafe fn kind(mutex: Mutex) -> u8 {
     }
 }
 
-/// Whether the C library refuses an unlock by this thread, which does not own the mutex: recursive,
-/// error-checking and robust mutexes check that.
+/// How an unlock, or a wait on a condition, by this thread would misuse the mutex: by whom it is held
+/// instead. `None` if this thread holds it, and for a mutex that was destroyed, which is another bug.
 ///
 /// # Safety
 /// `mutex` is one.
-pub unsafe fn refuses_unlock(mutex: Mutex, kind: u8) -> bool {
+pub unsafe fn held_by_another(mutex: Mutex) -> Option<u64> {
     const OWNER: usize = 8;
-    if kind & !object::SHARED == object::MUTEX {
-        return false;
-    }
+    const DESTROYED: i32 = -1;
     // SAFETY: a field that equals the number of this thread only if this thread wrote it.
     let owner = unsafe { mutex.byte_add(OWNER).cast::<i32>().read_volatile() };
-    thread::current().is_some_and(|thread| owner & 0x3fff_ffff != thread.kernel_id)
+    // SAFETY: as in `kind`.
+    let kind = unsafe { mutex.byte_add(KIND).cast::<i32>().read_volatile() };
+    let me = thread::current()?.kernel_id;
+    if owner & 0x3fff_ffff == me || kind == DESTROYED {
+        return None;
+    }
+    // SAFETY: the word that is 0 while the mutex is free.
+    let word = unsafe { mutex.cast::<i32>().read_volatile() };
+    Some(if word == 0 {
+        misuse::UNLOCK_NOT_LOCKED
+    } else {
+        misuse::UNLOCK_OF_OTHER
+    })
+}
+
+/// Whether a thread holds the mutex, or waits on a condition to get it back. The C library counts
+/// wrong after an unlock of what was not locked.
+unsafe fn has_users(mutex: Mutex) -> bool {
+    const USERS: usize = 12;
+    // SAFETY: `__nusers` of the mutex that the program passed.
+    unsafe { mutex.byte_add(USERS).cast::<i32>().read_volatile() > 0 }
+}
+
+/// Whether the C library refuses an unlock by a thread that does not own the mutex: recursive,
+/// error-checking and robust mutexes check that.
+pub fn refuses_unlock(kind: u8) -> bool {
+    kind & !object::SHARED != object::MUTEX
 }
 
 interpose! {
     fn pthread_mutex_init(mutex: Mutex, attributes: *const c_void) -> c_int |pc| {
+        begins_or_ends(mutex, pc);
         let result = real_call::pthread_mutex_init(mutex, attributes);
         if result == 0 && !is_off() {
             Operation::new(Code::Init, kind(mutex), mutex as usize, pc).after(Code::Init);
@@ -89,11 +116,14 @@ interpose! {
             return real_call::pthread_mutex_destroy(mutex);
         }
         let detail = kind(mutex);
+        let operation = Operation::new(Code::Destroy, detail, mutex as usize, pc);
+        begins_or_ends(mutex, pc);
         let result = real_call::pthread_mutex_destroy(mutex);
         if result == 0 {
-            let operation = Operation::new(Code::Destroy, detail, mutex as usize, pc);
             operation.before();
             operation.after(Code::Destroy);
+        } else if result == EBUSY && has_users(mutex) {
+            misused(&operation, misuse::DESTROY_LOCKED);
         }
         result
     }
@@ -139,10 +169,13 @@ interpose! {
             return real_call::pthread_mutex_unlock(mutex);
         }
         let kind = kind(mutex);
-        if refuses_unlock(mutex, kind) {
-            return real_call::pthread_mutex_unlock(mutex);
-        }
         let operation = Operation::new(Code::Unlock, kind, mutex as usize, pc);
+        if let Some(how) = held_by_another(mutex) {
+            misused(&operation, how);
+            if refuses_unlock(kind) {
+                return real_call::pthread_mutex_unlock(mutex);
+            }
+        }
         operation.before();
         let result = real_call::pthread_mutex_unlock(mutex);
         operation.after(Code::Unlock);
@@ -150,6 +183,7 @@ interpose! {
     }
 
     fn pthread_spin_init(lock: Mutex, shared: c_int) -> c_int |pc| {
+        begins_or_ends(lock, pc);
         let result = real_call::pthread_spin_init(lock, shared);
         if result == 0 && !is_off() {
             let detail = object::SPIN_LOCK | if shared != 0 { object::SHARED } else { 0 };
@@ -159,6 +193,7 @@ interpose! {
     }
 
     fn pthread_spin_destroy(lock: Mutex) -> c_int |pc| {
+        begins_or_ends(lock, pc);
         let operation = Operation::new(Code::Destroy, object::SPIN_LOCK, lock as usize, pc);
         operation.before();
         let result = real_call::pthread_spin_destroy(lock);
@@ -179,6 +214,10 @@ interpose! {
 
     fn pthread_spin_unlock(lock: Mutex) -> c_int |pc| {
         let operation = Operation::new(Code::Unlock, object::SPIN_LOCK, lock as usize, pc);
+        // Without an owner, only this is known: 1 is a free spin lock.
+        if !is_off() && lock.cast::<i32>().read_volatile() == 1 {
+            misused(&operation, misuse::UNLOCK_NOT_LOCKED);
+        }
         operation.before();
         let result = real_call::pthread_spin_unlock(lock);
         operation.after(Code::Unlock);

@@ -2,11 +2,12 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::acquire;
+use super::{acquire, begins_or_ends, misused};
 use crate::errno::{EBUSY, ETIMEDOUT};
 use crate::mode::is_off;
 use crate::operation::Operation;
-use crate::wire::{Code, object};
+use crate::thread;
+use crate::wire::{Code, misuse, object};
 use crate::{interpose, real};
 
 type Lock = *mut c_void;
@@ -43,6 +44,39 @@ unsafe fn kind(lock: Lock) -> u8 {
     }
 }
 
+/// How many threads hold the lock for reading, and which one for writing; 0 is none.
+unsafe fn holders(lock: Lock) -> (u32, i32) {
+    const WRITER: usize = 24;
+    const READERS_SHIFT: u32 = 3;
+    // SAFETY: `__readers` and `__cur_writer` of glibc's struct, as above.
+    unsafe {
+        (
+            lock.cast::<u32>().read_volatile() >> READERS_SHIFT,
+            lock.byte_add(WRITER).cast::<i32>().read_volatile(),
+        )
+    }
+}
+
+unsafe fn is_held(lock: Lock) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { holders(lock) != (0, 0) }
+}
+
+/// How an unlock by this thread would misuse the lock, as far as the lock itself tells.
+unsafe fn held_by_another(lock: Lock) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    let (readers, writer) = unsafe { holders(lock) };
+    let me = thread::current()?.kernel_id;
+    if writer == me || writer == 0 && readers > 0 {
+        return None;
+    }
+    Some(if writer == 0 {
+        misuse::UNLOCK_NOT_LOCKED
+    } else {
+        misuse::UNLOCK_OF_OTHER
+    })
+}
+
 /// `failure` is what a try or timed lock returns when it gives up.
 unsafe fn lock_with(
     lock: Lock,
@@ -72,6 +106,7 @@ unsafe fn lock_with(
 
 interpose! {
     fn pthread_rwlock_init(lock: Lock, attributes: *const c_void) -> c_int |pc| {
+        begins_or_ends(lock, pc);
         let result = real_call::pthread_rwlock_init(lock, attributes);
         if result == 0 && !is_off() {
             Operation::new(Code::Init, kind(lock), lock as usize, pc).after(Code::Init);
@@ -80,8 +115,12 @@ interpose! {
     }
 
     fn pthread_rwlock_destroy(lock: Lock) -> c_int |pc| {
+        begins_or_ends(lock, pc);
         if !is_off() {
             let operation = Operation::new(Code::Destroy, kind(lock), lock as usize, pc);
+            if is_held(lock) {
+                misused(&operation, misuse::DESTROY_LOCKED);
+            }
             operation.before();
             operation.after(Code::Destroy);
         }
@@ -137,6 +176,9 @@ interpose! {
             return real_call::pthread_rwlock_unlock(lock);
         }
         let operation = Operation::new(Code::Unlock, kind(lock), lock as usize, pc);
+        if let Some(how) = held_by_another(lock) {
+            misused(&operation, how);
+        }
         operation.before();
         let result = real_call::pthread_rwlock_unlock(lock);
         operation.after(Code::Unlock);

@@ -6,7 +6,7 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 
-use super::acquire;
+use super::{acquire, begins_or_ends};
 use crate::errno::{EAGAIN, ETIMEDOUT};
 use crate::lock::Lock;
 use crate::mode::is_off;
@@ -96,6 +96,7 @@ unsafe fn wait(
 
 interpose! {
     fn sem_init(semaphore: Semaphore, shared: c_int, value: u32) -> c_int |pc| {
+        begins_or_ends(semaphore, pc);
         let result = real_call::sem_init(semaphore, shared, value);
         if result == 0 && !is_off() {
             let detail = object::SEMAPHORE | if shared != 0 { object::SHARED } else { 0 };
@@ -107,6 +108,7 @@ interpose! {
     }
 
     fn sem_destroy(semaphore: Semaphore) -> c_int |pc| {
+        begins_or_ends(semaphore, pc);
         let operation = Operation::new(Code::Destroy, object::SEMAPHORE, semaphore as usize, pc);
         operation.before();
         operation.after(Code::Destroy);

@@ -218,7 +218,13 @@ impl Convert {
                 Some(Op::Enter)
             }
             Code::Leave => Some(Op::Leave),
-            Code::Init | Code::Destroy => self.new_object(record, out),
+            Code::Init | Code::Destroy => self.new_object(thread, record, out),
+            Code::Misuse => {
+                let object = self.object(record, kind_of(record.detail)?, out);
+                let how = u32::try_from(record.operands[0]).unwrap_or(0);
+                Some(Op::Misuse { object, how })
+            }
+            Code::Use => Some(Op::Use(access_of(record, 1)?)),
             Code::Custom => Some(Op::Custom(self.custom(&record.bytes, out))),
             Code::ValueRead | Code::ValueWritten | Code::Turn => None,
             Code::Lost => {
@@ -290,24 +296,33 @@ impl Convert {
         }
     }
 
-    /// An object begins or ends at an address. Only barriers and semaphores have an event for it.
-    fn new_object(&mut self, record: &Owned, out: &mut VecDeque<Item>) -> Option<Op> {
+    /// An object begins or ends at an address. Barriers and semaphores have an event more for the
+    /// count or value that they begin with.
+    fn new_object(
+        &mut self,
+        thread: ThreadId,
+        record: &Owned,
+        out: &mut VecDeque<Item>,
+    ) -> Option<Op> {
         let kind = kind_of(record.detail)?;
         self.objects.remove(&record.address);
+        let life = access_of(record, 1)?;
+        self.name_memory(record.address, out);
         if record.code == Code::Destroy {
-            return None;
+            return Some(Op::Destroy(life));
         }
         self.objects.insert(record.address, (kind, None));
         let amount = u32::try_from(record.operands[0]).unwrap_or(u32::MAX);
-        match kind {
-            ObjectKind::Barrier => Some(Op::BarrierInit {
+        let begins = Op::Initialise(life);
+        let counted = match kind {
+            ObjectKind::Barrier => Op::BarrierInit {
                 barrier: self.object(record, kind, out),
                 count: amount,
-            }),
-            ObjectKind::Semaphore => Some(Op::SemInit {
+            },
+            ObjectKind::Semaphore => Op::SemInit {
                 sem: self.object(record, kind, out),
                 value: amount,
-            }),
+            },
             ObjectKind::Mutex
             | ObjectKind::RecursiveMutex
             | ObjectKind::ErrorCheckingMutex
@@ -316,8 +331,17 @@ impl Convert {
             | ObjectKind::SpinLock
             | ObjectKind::Once
             | ObjectKind::Condition
-            | ObjectKind::Channel => None,
-        }
+            | ObjectKind::Channel => return (amount == 0).then_some(begins),
+        };
+        let place = self.place(record.pc, out);
+        self.events += 1;
+        let begins = Event {
+            thread,
+            place,
+            op: begins,
+        };
+        out.push_back(Item::Event(begins, None));
+        Some(counted)
     }
 
     fn object_operation(

@@ -71,6 +71,13 @@ pub fn write(trace: &Trace, output: &mut impl Write) -> Result<(), StdError> {
             | Op::SemWait(_)
             | Op::FailedSemWait(_)
             | Op::SemPost(_)
+            | Op::Use(_)
+            | Op::Destroy(_)
+            | Op::Initialise(_)
+            | Op::Take(_)
+            | Op::FailedTake(_)
+            | Op::Give(_)
+            | Op::Misuse { .. }
             | Op::Send(_)
             | Op::Receive(_)
             | Op::Atomic { .. }

@@ -8,6 +8,7 @@ mod raw;
 mod round_trip;
 mod runtime;
 mod streaming;
+mod understood;
 mod wildcards;
 
 use std::path::PathBuf;

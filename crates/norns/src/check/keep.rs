@@ -83,6 +83,7 @@ impl Observer for Keeper<'_> {
                 let witness = &tried.witness;
                 Some(norns_report::sketch(trace, witness, &named, &sources))
             }
+            Evidence::Misuse => None,
             Evidence::Hang(trace) => trace.map(|trace| {
                 norns_report::sketch_of_hang(trace, named.places.len(), &named, &sources)
             }),

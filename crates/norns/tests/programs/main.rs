@@ -23,7 +23,14 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 
 /// The folders whose programs `norns check` is held to; the others belong to other tests.
-const FOLDERS: [&str; 5] = ["deadlock", "no_deadlock", "no_race", "race", "spin_loop"];
+const FOLDERS: [&str; 6] = [
+    "deadlock",
+    "misuse",
+    "no_deadlock",
+    "no_race",
+    "race",
+    "spin_loop",
+];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Configuration {

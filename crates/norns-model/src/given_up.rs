@@ -1,0 +1,88 @@
+//! Objects that are given up: the recorded order of their operations is none of the model's.
+//!
+//! The program did something to them that the model does not know, or something that is not seen did.
+//! They are then taken to order nothing and to block nobody, and the rest of the trace is analysed as
+//! always. More schedules are allowed then than the program has; what is predicted is for a replay to
+//! try.
+
+use std::borrow::Cow;
+
+use norns_trace::{EventIndex, MemoryOrder, ObjectId, Op, Trace};
+
+use crate::checker::Checker;
+use crate::not_analysed::NotAnalysed;
+use crate::witness::Meaning;
+
+/// With more objects than this, it is the trace that is not understood.
+const MOST: usize = 32;
+
+/// The trace without the operations on objects that are given up, and which these are. Every event
+/// keeps its place.
+pub fn give_up_objects(trace: &Trace) -> (Cow<'_, Trace>, Vec<NotAnalysed>) {
+    let observed: Vec<EventIndex> = (0..trace.events.len())
+        .map(EventIndex::from_index)
+        .collect();
+    let mut rest = Cow::Borrowed(trace);
+    let mut given_up = Vec::new();
+    loop {
+        // What reads see is the same in every meaning, as long as the order is the recorded one.
+        let checker = Checker::new(&rest, Meaning::Optimistic);
+        let Err(refusal) = checker.check_schedule(&observed) else {
+            return (rest, given_up);
+        };
+        let object = refusal
+            .event
+            .and_then(|event| rest.events[event.index()].op.object());
+        let Some(object) = object.filter(|_| given_up.len() < MOST) else {
+            given_up.push(NotAnalysed::RecordedOrder(refusal));
+            return (rest, given_up);
+        };
+        given_up.push(NotAnalysed::Object {
+            name: name(trace, object),
+            refusal,
+        });
+        for event in &mut rest.to_mut().events {
+            if event.op.object() == Some(object) {
+                event.op = Op::Fence(MemoryOrder::Relaxed);
+            }
+        }
+    }
+}
+
+fn name(trace: &Trace, id: ObjectId) -> String {
+    let object = trace.object(id);
+    let symbol = trace.symbol_at(object.address);
+    match (object.name.as_str(), symbol) {
+        ("", Some(symbol)) => symbol.name.clone(),
+        ("", None) => format!("the {} at {:#x}", object.kind.word(), object.address),
+        (name, _) => name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::trace;
+
+    #[test]
+    fn only_the_object_that_is_not_understood_is_given_up() {
+        let trace = trace(
+            "A: lock m, lock n
+             B: lock m, unlock m
+             A: unlock n",
+        );
+        let (rest, given_up) = give_up_objects(&trace);
+        assert_eq!(given_up.len(), 1);
+        let kept = |op: &Op| op.object().is_some();
+        let kept: Vec<bool> = rest.events.iter().map(|event| kept(&event.op)).collect();
+        assert_eq!(kept, [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn what_is_understood_stays() {
+        let trace = trace("A: lock m, unlock m\nB: lock m, unlock m");
+        let (rest, given_up) = give_up_objects(&trace);
+        assert_eq!(given_up, []);
+        assert!(matches!(rest, Cow::Borrowed(_)));
+    }
+}

@@ -1,0 +1,231 @@
+//! Misuse of locks and conditions that a recorded run shows.
+//!
+//! What glibc's own data tells at the moment of the call, the runtime notes as a `Misuse` event just
+//! before the operation. Two sorts need more than one call: a lock that a thread still holds when it
+//! ends, and waits on one condition at the same time with different mutexes. These happened: no other
+//! schedule is asked for.
+//!
+//! A lock that its thread never released but another one did is only reported there, and a robust
+//! mutex may be left locked.
+
+use std::collections::BTreeMap;
+
+use norns_trace::effect::{OnCondition, OnLock, OnThread};
+use norns_trace::{Effect, EventIndex, ObjectId, ObjectKind, Op, PlaceId, ThreadId, Trace, misuse};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum How {
+    UnlockNotLocked,
+    UnlockOfOther,
+    WaitNotLocked,
+    DestroyLocked,
+    LeftLocked,
+    TwoMutexes,
+}
+
+/// One misuse, as often as it happened at these places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misuse {
+    pub how: How,
+    /// The misused object.
+    pub object: ObjectId,
+    /// What was done wrong, the first time; of `TwoMutexes` both unlocks that begin the waits.
+    pub events: Vec<EventIndex>,
+}
+
+/// All misuses in a trace, one for each way and set of places, in the order of the trace.
+pub fn misuses(trace: &Trace) -> Vec<Misuse> {
+    let mut found = Found::default();
+    noted(trace, &mut found);
+    left_locked(trace, &mut found);
+    two_mutexes(trace, &mut found);
+    let mut all: Vec<Misuse> = found.0.into_values().collect();
+    all.sort_by_key(|misuse| (misuse.events[0], misuse.how));
+    all
+}
+
+#[derive(Default)]
+struct Found(BTreeMap<(How, Vec<PlaceId>), Misuse>);
+
+impl Found {
+    fn add(&mut self, trace: &Trace, how: How, object: ObjectId, events: Vec<EventIndex>) {
+        let place = |event: &EventIndex| trace.events[event.index()].place;
+        let mut places: Vec<PlaceId> = events.iter().map(place).collect();
+        places.sort_unstable();
+        self.0.entry((how, places)).or_insert(Misuse {
+            how,
+            object,
+            events,
+        });
+    }
+}
+
+/// What the runtime has noted.
+fn noted(trace: &Trace, found: &mut Found) {
+    for (i, event) in trace.events.iter().enumerate() {
+        let Op::Misuse { object, how } = event.op else {
+            continue;
+        };
+        let how = match u64::from(how) {
+            misuse::UNLOCK_NOT_LOCKED => How::UnlockNotLocked,
+            misuse::UNLOCK_OF_OTHER => How::UnlockOfOther,
+            misuse::WAIT_NOT_LOCKED => How::WaitNotLocked,
+            misuse::DESTROY_LOCKED => How::DestroyLocked,
+            _ => continue,
+        };
+        found.add(trace, how, object, vec![EventIndex::from_index(i)]);
+    }
+}
+
+/// Locks that a thread holds when it ends, each at its last acquisition that was not released.
+fn left_locked(trace: &Trace, found: &mut Found) {
+    let mut held: Vec<Vec<(ObjectId, EventIndex)>> = vec![Vec::new(); trace.threads.len()];
+    let mut left: Vec<(ObjectId, EventIndex)> = Vec::new();
+    for (i, event) in trace.events.iter().enumerate() {
+        let held = &mut held[event.thread.index()];
+        match event.op.effect() {
+            Effect::Lock(lock, OnLock::Acquire(_)) => held.push((lock, EventIndex::from_index(i))),
+            Effect::Lock(lock, OnLock::Release) => {
+                match held.iter().rposition(|&(other, _)| other == lock) {
+                    Some(at) => {
+                        held.remove(at);
+                    }
+                    // Released for another thread, which may have ended by now.
+                    None => left.retain(|&(other, _)| other != lock),
+                }
+            }
+            Effect::Thread(OnThread::End) => left.append(held),
+            Effect::Lock(_, OnLock::FailedAcquire(_))
+            | Effect::Thread(_)
+            | Effect::Once(..)
+            | Effect::Condition(..)
+            | Effect::Barrier(..)
+            | Effect::Semaphore(..)
+            | Effect::Channel(..)
+            | Effect::Memory(_)
+            | Effect::Local => {}
+        }
+    }
+    for (lock, event) in left {
+        if trace.object(lock).kind != ObjectKind::RobustMutex {
+            found.add(trace, How::LeftLocked, lock, vec![event]);
+        }
+    }
+}
+
+/// Waits on one condition at the same time with different mutexes.
+fn two_mutexes(trace: &Trace, found: &mut Found) {
+    // By thread: the mutex that its last event released, and where.
+    let mut released: Vec<Option<(ObjectId, EventIndex)>> = vec![None; trace.threads.len()];
+    // A wait is known to have begun with its unlock only when it ends.
+    let mut waits: BTreeMap<ObjectId, Vec<Wait>> = BTreeMap::new();
+    for (i, event) in trace.events.iter().enumerate() {
+        let here = EventIndex::from_index(i);
+        let released = &mut released[event.thread.index()];
+        match event.op.effect() {
+            Effect::Lock(lock, OnLock::Release) => *released = Some((lock, here)),
+            Effect::Condition(condition, OnCondition::Wait | OnCondition::TimedOut) => {
+                if let Some((mutex, begin)) = released.take() {
+                    waits.entry(condition).or_default().push(Wait {
+                        thread: event.thread,
+                        mutex,
+                        begin,
+                        end: here,
+                    });
+                }
+            }
+            Effect::Condition(_, OnCondition::Signal | OnCondition::Broadcast)
+            | Effect::Lock(_, OnLock::Acquire(_) | OnLock::FailedAcquire(_))
+            | Effect::Thread(_)
+            | Effect::Once(..)
+            | Effect::Barrier(..)
+            | Effect::Semaphore(..)
+            | Effect::Channel(..)
+            | Effect::Memory(_)
+            | Effect::Local => *released = None,
+        }
+    }
+    for (condition, mut waits) in waits {
+        waits.sort_by_key(|wait| wait.begin);
+        // Of the waits so far with each mutex, the one that ends last.
+        let mut latest: BTreeMap<ObjectId, Wait> = BTreeMap::new();
+        for wait in waits {
+            for other in latest.values().filter(|other| {
+                let overlap = other.end > wait.begin && other.thread != wait.thread;
+                other.mutex != wait.mutex && overlap
+            }) {
+                let events = vec![other.begin, wait.begin];
+                found.add(trace, How::TwoMutexes, condition, events);
+            }
+            let kept = latest.entry(wait.mutex).or_insert(wait);
+            if kept.end < wait.end {
+                *kept = wait;
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Wait {
+    thread: ThreadId,
+    mutex: ObjectId,
+    begin: EventIndex,
+    end: EventIndex,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::trace;
+
+    fn check(script: &str, expected: &[(How, &[u32])]) {
+        let trace = trace(script);
+        let found: Vec<(How, Vec<u32>)> = misuses(&trace)
+            .into_iter()
+            .map(|misuse| (misuse.how, misuse.events.iter().map(|e| e.0).collect()))
+            .collect();
+        let expected: Vec<_> = expected.iter().map(|(how, e)| (*how, e.to_vec())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_lock_that_is_held_at_the_end_is_left() {
+        check(
+            "A: start, lock m:recursive, lock m, unlock m, end",
+            &[(How::LeftLocked, &[1])],
+        );
+        check("A: start, lock m, unlock m, end", &[]);
+        check("A: start, lock m:robust, end", &[]);
+        check("A: start, lock m", &[]);
+        check("A: start, lock m, end\nB: unlock m", &[]);
+    }
+
+    #[test]
+    fn waits_at_the_same_time_with_two_mutexes() {
+        check(
+            "A: lock m, unlock m
+             B: lock n, unlock n
+             C: broadcast c
+             A: wait c, lock m
+             B: wait c, lock n",
+            &[(How::TwoMutexes, &[1, 3])],
+        );
+        check(
+            "A: lock m, unlock m
+             C: signal c
+             A: wait c, lock m
+             B: lock n, unlock n
+             C: signal c
+             B: wait c, lock n",
+            &[],
+        );
+    }
+
+    #[test]
+    fn the_runtime_notes_the_others() {
+        check(
+            "A: lock m, unlock m, misuse m, unlock m",
+            &[(How::UnlockNotLocked, &[2])],
+        );
+    }
+}
