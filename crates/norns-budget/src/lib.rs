@@ -140,7 +140,7 @@ impl Budget {
         if let Some(clock) = &account.clock {
             let left = clock();
             let usable = left.saturating_sub(reserved);
-            account.reserved.set(left - usable * part / whole);
+            account.reserved.set(left - usable / whole * part);
         }
         let result = self.share(part.into(), whole.into(), act);
         account.reserved.set(reserved);

@@ -81,18 +81,21 @@ pub trait Observer {
     ) -> Result<(), Self::Error>;
 }
 
-/// Checks a program. Nothing new is replayed once `time_is_up` says so; what was not replayed by
-/// then stays predicted. What the caller knows to be left out already is in `not_analysed`.
+/// Checks a program. When the work is spent, nothing more is predicted, and once the time is up
+/// nothing new is replayed; what was not replayed by then stays predicted. What the caller knows to
+/// be left out already is in `not_analysed`.
 pub fn check<P: Program>(
     program: &mut P,
     options: &Options,
-    time_is_up: &dyn Fn() -> bool,
+    work: &Budget,
     observer: &mut dyn Observer<Error = P::Error>,
     not_analysed: Vec<NotAnalysed>,
 ) -> Result<Findings, P::Error> {
+    let time_is_up = || work.is_out_of_time();
     let mut check = Check {
         options,
-        time_is_up,
+        work,
+        time_is_up: &time_is_up,
         observer,
         serial: 0,
         all: Findings {
@@ -102,19 +105,8 @@ pub fn check<P: Program>(
             not_analysed,
         },
     };
-    let runs = options.runs.max(1);
-    for run in 0..runs {
-        check.observer.progress(Progress::Recording {
-            number: run + 1,
-            of: runs,
-        });
-        let recorded = program.record(run)?;
-        check.observer.progress(Progress::Recorded {
-            number: run + 1,
-            ended: &recorded.ended,
-        });
-        check.recording(program, run, recorded)?;
-    }
+    // What is left at the end is for the report.
+    work.stage(19, 20, || check.runs(program))?;
     Ok(check.all)
 }
 
@@ -129,6 +121,7 @@ enum Tier {
 
 pub(crate) struct Check<'a, E> {
     pub(crate) options: &'a Options,
+    work: &'a Budget,
     time_is_up: &'a dyn Fn() -> bool,
     pub(crate) observer: &'a mut dyn Observer<Error = E>,
     /// How many ids were given.
@@ -137,6 +130,23 @@ pub(crate) struct Check<'a, E> {
 }
 
 impl<E> Check<'_, E> {
+    fn runs<P: Program<Error = E>>(&mut self, program: &mut P) -> Result<(), E> {
+        let runs = self.options.runs.max(1);
+        for run in 0..runs {
+            self.observer.progress(Progress::Recording {
+                number: run + 1,
+                of: runs,
+            });
+            let recorded = program.record(run)?;
+            self.observer.progress(Progress::Recorded {
+                number: run + 1,
+                ended: &recorded.ended,
+            });
+            self.recording(program, run, recorded)?;
+        }
+        Ok(())
+    }
+
     /// Everything that follows from one recorded run.
     fn recording<P: Program<Error = E>>(
         &mut self,
@@ -154,7 +164,13 @@ impl<E> Check<'_, E> {
         }
         let unseen_order = recorded.unseen_order();
         let mut confirmation =
-            Confirmation::new(program, trace, unseen_order.clone(), self.time_is_up);
+            Confirmation::new(
+            program,
+            trace,
+            unseen_order.clone(),
+            self.work.clone(),
+            self.time_is_up,
+        );
         let seen = self.races_of_the_run(trace);
         let mut again = Vec::new();
         if unseen_order.is_none() {
@@ -273,7 +289,9 @@ impl<E> Check<'_, E> {
             deadlocks: any_of(Group::Deadlock),
             ..norns_predict::Options::usual(trace)
         };
-        let prediction = norns_predict::predict(trace, &options);
+        // Replays prove more than further predictions.
+        let predict = || norns_predict::predict_within(trace, &options, self.work);
+        let prediction = self.work.stage(1, 4, predict);
         self.all.undecided += prediction.undecided.len();
         self.all.not_analysed.extend(prediction.not_analysed);
         self.refuted_by_values(run, trace, &prediction.refuted)?;
@@ -282,7 +300,8 @@ impl<E> Check<'_, E> {
             let kept = all.into_iter().map(|witness| (witness, Tier::SameReads));
             return Ok(kept.collect());
         }
-        let keeping = norns_predict::predict_keeping_reads(trace, &options, &Budget::unlimited());
+        let keep = || norns_predict::predict_keeping_reads(trace, &options, self.work);
+        let keeping = self.work.stage(1, 3, keep);
         let keeping = [keeping.deadlocks, keeping.stuck, keeping.races].concat();
         let key = |witness: &Witness| {
             let mut places: Vec<_> = { witness.bug.events().into_iter() }

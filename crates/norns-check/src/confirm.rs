@@ -7,6 +7,7 @@
 //! 3. The last tries have no schedule: threads wait at the places of the bug, with and without
 //!    random priorities. They are given up once they have found nothing for several bugs.
 
+use norns_budget::Budget;
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::Proof;
 use norns_replay::schedule::{self, Accesses, Way};
@@ -69,6 +70,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
         program: &'a mut P,
         trace: &'a Trace,
         unseen_order: Option<String>,
+        work: Budget,
         time_is_up: &'a dyn Fn() -> bool,
     ) -> Self {
         Self {
@@ -76,7 +78,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
             trace,
             unseen_order,
             time_is_up,
-            refinement: Refinement::new(trace),
+            refinement: Refinement::new(trace, work),
             loops: WaitLoops::default(),
             is_reliable: true,
             has_replayed_recording: false,

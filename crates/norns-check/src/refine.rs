@@ -11,6 +11,7 @@
 //! The order of plain accesses in a recording is known only between synchronisation operations,
 //! so the constraint can be wrong: it can cost a finding, never make one.
 
+use norns_budget::Budget;
 use norns_model::{Bug, Meaning, Witness};
 use norns_predict::order::{Constraint, Engine, Outcome, too_long};
 use norns_report::describe::place_name;
@@ -18,9 +19,13 @@ use norns_trace::{Access, EventIndex, Op, Touch, TouchKind, Trace};
 
 /// How many events of the thread before the point of divergence are looked at.
 const LOOK_BACK: usize = 400;
+/// The part of what is left that one question to the solver may take.
+const QUESTION: (u32, u32) = (1, 10);
 
 pub struct Refinement<'t> {
     trace: &'t Trace,
+    /// What is left for all questions; each may take `QUESTION` of it.
+    work: Budget,
     /// Made when the first replay did not follow its witness.
     engine: Option<Engine<'t>>,
     /// Writes that must come before reads, learned from all witnesses so far.
@@ -80,8 +85,9 @@ impl Lesson {
 }
 
 impl<'t> Refinement<'t> {
-    pub fn new(trace: &'t Trace) -> Self {
+    pub fn new(trace: &'t Trace, work: Budget) -> Self {
         Self {
+            work,
             trace,
             engine: None,
             learned: Vec::new(),
@@ -103,7 +109,8 @@ impl<'t> Refinement<'t> {
             return Screened::Fits;
         };
         let lesson = Lesson::MustSee { write, read };
-        match engine.find(witness.bug.clone()) {
+        let find = || engine.find(witness.bug.clone());
+        match self.work.stage(QUESTION.0, QUESTION.1, find) {
             Outcome::Witness(witness) => Screened::Other(Again { witness, lesson }),
             Outcome::Impossible => Screened::Impossible(lesson),
             Outcome::Undecided => Screened::Fits,
@@ -137,18 +144,21 @@ impl<'t> Refinement<'t> {
             ),
         };
         let trace = self.trace;
-        let engine = self
-            .engine
-            .get_or_insert_with(|| Engine::new(trace, meaning(trace)));
-        engine.add(constraint);
-        match engine.find(witness.bug.clone()) {
+        let work = self.work.clone();
+        let outcome = work.stage(QUESTION.0, QUESTION.1, || {
+            let make = || Engine::within(trace, meaning(trace), work.clone());
+            let engine = self.engine.get_or_insert_with(make);
+            engine.add(constraint);
+            engine.find(witness.bug.clone())
+        });
+        match outcome {
             Outcome::Witness(witness) => Some(Again { witness, lesson }),
             Outcome::Impossible | Outcome::Undecided => None,
         }
     }
 
     fn stuck_again(&mut self, witness: &Witness, blocked: &[EventIndex]) -> Option<Again> {
-        let trace = self.trace;
+        let (trace, work) = (self.trace, self.work.clone());
         let stuck = self.stuck.get_or_insert_with(|| {
             let options = norns_predict::Options {
                 meaning: match Meaning::usual(trace) {
@@ -158,7 +168,8 @@ impl<'t> Refinement<'t> {
                 races: false,
                 ..norns_predict::Options::usual(trace)
             };
-            norns_predict::predict(trace, &options).stuck
+            let predict = || norns_predict::predict_within(trace, &options, &work);
+            work.stage(QUESTION.0, QUESTION.1, predict).stuck
         });
         let place = |event: &EventIndex| trace.events[event.index()].place;
         let places: Vec<_> = blocked.iter().map(place).collect();
@@ -278,7 +289,7 @@ mod tests {
             "T1: write flag, write x
              T2: read flag, write x",
         );
-        let mut refinement = Refinement::new(&trace);
+        let mut refinement = Refinement::new(&trace, Budget::unlimited());
         let again = refinement.again(&race(&[2, 0], 1, 3), Some(EventIndex(3)));
         let again = again.expect("the write of the flag can come first");
         assert_eq!(again.lesson, MUST_SEE);
@@ -292,7 +303,7 @@ mod tests {
              T2: read flag, write x
              T3: write x",
         );
-        let mut refinement = Refinement::new(&trace);
+        let mut refinement = Refinement::new(&trace, Budget::unlimited());
         assert!(matches!(
             refinement.screen(&race(&[2], 3, 4)),
             Screened::Fits
@@ -313,7 +324,7 @@ mod tests {
             "T1: write x, write flag
              T2: read flag, write x",
         );
-        let mut refinement = Refinement::new(&trace);
+        let mut refinement = Refinement::new(&trace, Budget::unlimited());
         let witness = race(&[2], 0, 3);
         assert!(refinement.again(&witness, Some(EventIndex(3))).is_none());
         let lesson = Lesson::MustSee {
@@ -332,7 +343,7 @@ mod tests {
             "T1: lock m, unlock m, write x
              T2: lock m, unlock m, write x",
         );
-        let mut refinement = Refinement::new(&trace);
+        let mut refinement = Refinement::new(&trace, Budget::unlimited());
         let first = race(&[0, 1, 3, 4], 2, 5);
         let again = refinement.again(&first, None).expect("T2 can lock first");
         assert_eq!(again.lesson, Lesson::Unknown);

@@ -14,7 +14,7 @@ mod stillness;
 pub mod verdict;
 
 pub use norns_wire::environment::Mode;
-pub use process::{Ended, Error, Input, Limits, Program};
+pub use process::{Ended, Error, Input, Limits, Program, catch_interrupts, interrupted};
 pub use record::{How, Recorded, record, record_unsupervised};
 pub use replayer::{Replay, Replayer};
 pub use report::Report;

@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use norns_wire::environment::{self, Mode, PADDING};
@@ -67,6 +68,8 @@ pub enum Ended {
     OutOfMemory,
     /// Every thread slept for long in a wait that has no time-out and that only another thread ends.
     Hung,
+    /// We were told to stop, and stopped it.
+    Interrupted,
 }
 
 impl Ended {
@@ -78,6 +81,7 @@ impl Ended {
             Ended::TimedOut => "did not end in the time that it was given".into(),
             Ended::OutOfMemory => "used more memory than it was given".into(),
             Ended::Hung => "hung: all its threads wait for each other".into(),
+            Ended::Interrupted => "was stopped because Norns was interrupted".into(),
         }
     }
 }
@@ -255,6 +259,32 @@ fn with_padding(
     all
 }
 
+/// Whether SIGINT or SIGTERM has come since `catch_interrupts`.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on the first SIGINT or SIGTERM ends the current run of a program and is noted, so that
+/// what is known can still be printed. The second one ends this process as usual.
+pub fn catch_interrupts() {
+    extern "C" fn note(_: libc::c_int) {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: an all-zero `sigaction` is a valid value: no flags and an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+        // SAFETY: `action` is initialised and lives through the call, the old action is not asked
+        // for, and the handler stores to a static atomic, which is allowed at any point of any
+        // thread.
+        unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+    }
+}
+
+/// Whether we were told to stop.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
 /// A process group, which is killed when this value is dropped.
 struct Group {
     /// The leader: its id is the id of the group.
@@ -314,6 +344,9 @@ impl Group {
             if let Ok(Some(status)) = self.child.try_wait() {
                 self.reaped = true;
                 return ended(status);
+            }
+            if interrupted() {
+                return Ended::Interrupted;
             }
             if start.elapsed() > limits.time {
                 return Ended::TimedOut;

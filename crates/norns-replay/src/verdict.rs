@@ -108,7 +108,9 @@ pub fn judge(trace: &Trace, witness: &Witness, report: &Report, ended: &Ended) -
         return Outcome::Infeasible(Left::Diverged(diverged.clone()));
     }
     match ended {
-        Ended::TimedOut | Ended::OutOfMemory | Ended::Hung => Outcome::TimedOut,
+        Ended::TimedOut | Ended::OutOfMemory | Ended::Hung | Ended::Interrupted => {
+            Outcome::TimedOut
+        }
         _ if report.followed => Outcome::NoBug,
         _ => Outcome::Infeasible(Left::Ended(ended.clone())),
     }

@@ -4,6 +4,10 @@
 //! A place is its function, the last part of its file, the kind of access and, where the source
 //! can be read, its statement without white space.
 
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
+
 use crate::build::Sources;
 use crate::describe::base_name;
 use crate::finding::{Finding, Place};
@@ -45,25 +49,42 @@ fn place_key(place: &Place, sources: Sources) -> String {
 /// Gives every finding its id: the shortest prefix of its fingerprint, of four digits or more,
 /// that no other finding here begins with; findings with the same fingerprint get `-2`, `-3`, ….
 pub fn name_findings(findings: &mut [Finding], sources: Sources) {
+    // Each file is read once, however many places it has.
+    let read: RefCell<HashMap<String, Option<String>>> = RefCell::default();
+    let sources = |file: &str| {
+        let mut read = read.borrow_mut();
+        let source = read.entry(file.into()).or_insert_with(|| sources(file));
+        source.clone()
+    };
     let prints: Vec<String> = findings
         .iter()
-        .map(|f| fingerprint(f.kind, &f.places, sources))
+        .map(|f| fingerprint(f.kind, &f.places, &sources))
         .collect();
-    for at in 0..findings.len() {
-        let mine = &prints[at];
-        let length = (4..16)
-            .find(|&length| {
-                prints
-                    .iter()
-                    .all(|other| other == mine || other[..length] != mine[..length])
-            })
-            .unwrap_or(16);
-        let same_before = prints[..at].iter().filter(|&other| other == mine).count();
-        findings[at].id = match same_before {
-            0 => mine[..length].to_string(),
-            before => format!("{}-{}", &mine[..length], before + 1),
+    let distinct: BTreeSet<&str> = prints.iter().map(String::as_str).collect();
+    let mut used: HashMap<&str, usize> = HashMap::new();
+    for (finding, print) in findings.iter_mut().zip(&prints) {
+        let print = print.as_str();
+        // Those that share the longest prefix are its neighbours in the sorted list.
+        let before = distinct.range(..print).next_back();
+        let after = distinct
+            .range::<str, _>((Excluded(print), Unbounded))
+            .next();
+        let shared = before.into_iter().chain(after);
+        let shared = shared.map(|other| shared_prefix(print, other)).max();
+        let length = shared.map_or(4, |shared| (shared + 1).clamp(4, 16));
+        let same = used.entry(print).or_default();
+        *same += 1;
+        finding.id = match *same {
+            1 => print[..length].to_string(),
+            same => format!("{}-{same}", &print[..length]),
         };
     }
+}
+
+/// How many of the first bytes two texts share.
+fn shared_prefix(one: &str, other: &str) -> usize {
+    let pairs = one.bytes().zip(other.bytes());
+    pairs.take_while(|(one, other)| one == other).count()
 }
 
 #[cfg(test)]

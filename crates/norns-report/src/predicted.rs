@@ -11,6 +11,10 @@ use crate::build::bug_events;
 use crate::describe::{access_kind, bug_kind, describe, is_call, shown_frame};
 use crate::finding::{Finding, Place, Status, WitnessStep};
 
+/// Of the steps that a person wants to see a finding lists the last ones: a program of a million
+/// synchronisation operations would otherwise have findings of a hundred megabytes each.
+const MOST_SHOWN: usize = 1_000;
+
 /// Which steps of a witness a finding lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steps {
@@ -78,22 +82,28 @@ impl Predicted<'_> {
     pub fn steps(&self, witness: &Witness) -> Vec<WitnessStep> {
         let longest = match self.steps {
             Steps::All { longest } => longest,
-            Steps::WithoutAccesses | Steps::None => usize::MAX,
+            Steps::WithoutAccesses => MOST_SHOWN,
+            Steps::None => 0,
         };
-        let is_cut = witness.schedule.len() >= longest;
-        let last = witness.schedule.len().saturating_sub(longest);
-        let cut = is_cut.then(|| WitnessStep {
+        let shown = witness.schedule.iter().rev();
+        let mut shown = shown.filter(|&&event| self.is_shown(event));
+        let mut steps: Vec<WitnessStep> = { shown.by_ref() }
+            .take(longest)
+            .map(|&event| self.step(event))
+            .collect();
+        // A schedule of this length may have lost its beginning before.
+        let is_cut = match self.steps {
+            Steps::All { longest } => witness.schedule.len() >= longest,
+            Steps::WithoutAccesses | Steps::None => shown.next().is_some(),
+        };
+        steps.extend(is_cut.then(|| WitnessStep {
             thread: String::new(),
             op: "the steps before these are left out".to_string(),
             file: String::new(),
             line: 0,
-        });
-        let shown = witness.schedule[last..]
-            .iter()
-            .filter(|&&event| self.is_shown(event));
-        cut.into_iter()
-            .chain(shown.map(|&event| self.step(event)))
-            .collect()
+        }));
+        steps.reverse();
+        steps
     }
 
     fn is_shown(&self, event: EventIndex) -> bool {

@@ -3,11 +3,13 @@
 //! The lanes follow Lincheck's idea (a column per thread, the value beside the operation) with
 //! time going down; what does not fit in 80 columns with three lanes becomes a list.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use crate::describe::Mark;
 use crate::escape::terminal as safe;
 use crate::finding::{Finding, Findings, Place, Status};
+use crate::kind::Kind;
 use crate::sketch::{Operation, Panel, Row, Sketch, Step};
 use crate::{not_analysed, stack};
 
@@ -51,6 +53,10 @@ pub fn list(findings: &Findings, style: Style) -> String {
     let mut out = String::new();
     let mut sorted: Vec<&Finding> = findings.findings.iter().collect();
     sorted.sort_by_key(|finding| finding.status);
+    let mut twins: HashMap<(Kind, Vec<String>), usize> = HashMap::new();
+    for finding in &sorted {
+        *twins.entry(shown_places(finding)).or_default() += 1;
+    }
     for finding in &sorted {
         let role = match finding.status {
             Status::Confirmed => Role::Bad,
@@ -58,8 +64,7 @@ pub fn list(findings: &Findings, style: Style) -> String {
             Status::OrderedBySpinLoop => Role::Dim,
         };
         let status = style.paint(role, finding.status.name());
-        let twins = sorted.iter().filter(|other| looks_like(other, finding));
-        let ambiguous = twins.count() > 1;
+        let ambiguous = twins[&shown_places(finding)] > 1;
         let places: Vec<String> = finding
             .places
             .iter()
@@ -101,14 +106,11 @@ pub fn next(findings: &Findings) -> String {
     })
 }
 
-/// Whether two findings have the same line in a list that does not say what their places do.
-fn looks_like(one: &Finding, other: &Finding) -> bool {
-    let places = |finding: &Finding| {
-        let mut places: Vec<String> = finding.places.iter().map(place).collect();
-        places.sort();
-        places
-    };
-    one.kind == other.kind && places(one) == places(other)
+/// What the line of a finding shows in a list that does not say what its places do.
+fn shown_places(finding: &Finding) -> (Kind, Vec<String>) {
+    let mut places: Vec<String> = finding.places.iter().map(place).collect();
+    places.sort();
+    (finding.kind, places)
 }
 
 /// `2 findings (1 confirmed, 1 predicted), 0 undecided`.

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -20,6 +20,7 @@ use norns_replay::Program;
 use norns_report::{Findings, Kind, fingerprint, suppression, terminal};
 
 use crate::baseline::{self, Counting};
+use crate::deadline::Deadline;
 use crate::kinds::Kinds;
 use crate::predict::EngineName;
 use crate::progress::Stage;
@@ -45,7 +46,8 @@ pub struct Arguments {
     /// How many times to record the program
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     runs: u32,
-    /// Seconds after which no further replay starts
+    /// Seconds from the end of the first recording to the last line; what is known by then is
+    /// printed
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     budget: u64,
     /// Which engines predict
@@ -125,6 +127,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let failing = arguments.counting.count(&findings, &folder);
     Ok(if failing > 0 {
         ExitCode::from(exit::FOUND)
+    } else if norns_replay::interrupted() {
+        ExitCode::from(exit::CANNOT)
     } else {
         ExitCode::SUCCESS
     })
@@ -165,7 +169,8 @@ fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
 }
 
 fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Findings> {
-    let deadline = Instant::now() + Duration::from_secs(arguments.budget);
+    let deadline = Deadline::not_yet(Duration::from_secs(arguments.budget));
+    norns_replay::catch_interrupts();
     let options = norns_check::Options {
         runs: arguments.runs,
         engine: arguments.engine.engine(),
@@ -178,9 +183,9 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
         synchronisation_is_seen: true,
     });
     let mut findings = norns_check::check(
-        &mut Checked::new(arguments, run, program),
+        &mut Checked::new(arguments, run, program, deadline.clone()),
         &options,
-        &|| Instant::now() >= deadline,
+        &deadline.budget(),
         &mut Keeper::new(run, deadline),
         not_analysed.into_iter().collect(),
     )?;

@@ -152,6 +152,7 @@ struct Events {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    norns_replay::catch_interrupts();
     let deadline = Deadline::after(Duration::from_secs(arguments.time_limit));
     let (trace, warnings) = read(&arguments.file)?;
     let mut not_analysed: Vec<NotAnalysed> = warnings.into_iter().map(NotAnalysed::Trace).collect();

@@ -10,7 +10,7 @@ use norns_report::fingerprint::fingerprint;
 use norns_report::sarif::Entry;
 use norns_report::{Findings, Sketch, ci, html, perfetto, sarif};
 
-use crate::runs::{self, Run, Scope};
+use crate::runs::{self, Run, Scope, Traces};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -84,10 +84,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 fn render(run: &Run, findings: &Findings, format: Format) -> Result<String> {
     let sketches = || -> Result<Vec<Sketch>> {
+        let mut traces = Traces::default();
         findings
             .findings
             .iter()
-            .map(|finding| run.sketch(finding))
+            .map(|finding| run.sketch(finding, &mut traces))
             .collect()
     };
     let about = run.about()?;

@@ -10,18 +10,23 @@
 //! 12/run.json           what was run, where, when (format 1)
 //! 12/trace.norns        its trace
 //! 12/findings.json      what was found, as --format json prints it
-//! 12/3f9a.sketch.json   what is shown of finding 3f9a
+//! 12/3f9a.sketch.json   what is shown of finding 3f9a; absent where the witness is enough to make it
 //! 12/3f9a.witness.json  its schedule, as positions in the trace
 //! ```
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use norns_report::{Finding, Findings, Sketch};
+use norns_trace::Trace;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::check::witness::SavedWitness;
 
 /// How many runs are kept.
 const KEPT: usize = 50;
@@ -168,6 +173,13 @@ impl Run {
         fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// Like `save`, without white space: for what only Norns reads.
+    pub fn save_compact(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        let path = self.path(name);
+        let text = serde_json::to_string(value).context("cannot write JSON")?;
+        fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+    }
+
     pub fn load<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
         let path = self.path(name);
         let text =
@@ -188,17 +200,25 @@ impl Run {
         self.load("findings.json")
     }
 
-    /// What is shown of a finding, with paths as the user typed them. A bug that happened while
-    /// recording has no schedule: then only its places.
-    pub fn sketch(&self, finding: &Finding) -> Result<Sketch> {
+    /// What is shown of a finding, with paths as the user typed them: as it was kept, or made of its
+    /// witness. A bug that happened while recording has no schedule: then only its places.
+    pub fn sketch(&self, finding: &Finding, traces: &mut Traces) -> Result<Sketch> {
         let folder = self.about()?.folder;
+        let sources = |file: &str| source(&folder, file);
         let name = format!("{}.sketch.json", finding.id);
-        if !self.path(&name).exists() {
-            return Ok(norns_report::sketch_of_places(finding, &|file| {
-                source(&folder, file)
-            }));
-        }
-        let mut sketch: Sketch = self.load(&name)?;
+        let witness = format!("{}.witness.json", finding.id);
+        let mut sketch: Sketch = if self.path(&name).exists() {
+            self.load(&name)?
+        } else if self.path(&witness).exists() {
+            let kept: SavedWitness = self.load(&witness)?;
+            let trace = traces.read(&self.path(&kept.trace))?;
+            let witness = kept
+                .witness()
+                .with_context(|| format!("the witness of finding {} is damaged", finding.id))?;
+            norns_report::sketch(trace, &witness, finding, &sources)
+        } else {
+            return Ok(norns_report::sketch_of_places(finding, &sources));
+        };
         sketch.id = finding.id.clone();
         sketch.relative_to(&folder);
         Ok(sketch)
@@ -219,6 +239,21 @@ impl Run {
         entries
             .filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len()))
             .sum()
+    }
+}
+
+/// The traces that sketches are made of, each read once.
+#[derive(Default)]
+pub struct Traces {
+    read: BTreeMap<PathBuf, Trace>,
+}
+
+impl Traces {
+    fn read(&mut self, path: &Path) -> Result<&Trace> {
+        Ok(match self.read.entry(path.to_path_buf()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(norns_trace::read(path)?.0),
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use norns_report::terminal::{self, Style};
 
-use crate::runs::{Run, Scope};
+use crate::runs::{Run, Scope, Traces};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -21,7 +21,7 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (run, finding) = Run::with_finding(&arguments.id, arguments.scope)?;
-    let text = terminal::show(&run.sketch(&finding)?, style());
+    let text = terminal::show(&run.sketch(&finding, &mut Traces::default())?, style());
     print!(
         "{}",
         if arguments.ascii {

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::rc::Rc;
 
 use norns_check::{Outcome, Program, Recorded, Replayed, Rerun};
 use norns_model::{Bug, Meaning, Model, Readiness, State, Step, Witness};
@@ -16,21 +17,21 @@ use norns_replay::schedule::{Accesses, Way};
 use norns_replay::{Ended, Proof};
 use norns_trace::{EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
 
-pub struct Simulated<'a> {
+pub struct Simulated {
     pub trace: Trace,
     /// The reads that decide which way their thread goes.
     pub deciding: BTreeSet<EventIndex>,
     /// Whether it follows its own recording.
     pub is_reliable: bool,
     /// How many replays there were: the clock of the test.
-    pub replays: &'a Cell<usize>,
+    pub replays: Rc<Cell<usize>>,
     pub log: Vec<(Witness, Way)>,
     /// Whether everything that orders its threads is understood, so that the recorded run can prove
     /// a race.
     pub is_understood: bool,
 }
 
-impl Program for Simulated<'_> {
+impl Program for Simulated {
     type Error = Infallible;
 
     fn record(&mut self, _run: u32) -> Result<Recorded, Infallible> {

@@ -31,16 +31,23 @@ pub enum Outcome {
 
 /// Units of work in one step of a search.
 pub const UNITS_PER_STEP: u64 = 50;
+/// Units of work for each event of a cone.
+const UNITS_TO_NEED: u64 = 4;
 
 /// Searches for a schedule after which all events of `goal` are next.
 pub fn reach(model: &Model, index: &Index, goal: &[EventIndex], budget: &Budget) -> Outcome {
+    // A schedule has at least the steps that are needed, among them those before the goal.
+    let is_too_long = |steps: u64| budget.left() / UNITS_PER_STEP < steps;
+    let before = goal.iter().map(|&event| model.position_of(event) as u64);
+    if is_too_long(before.sum()) {
+        return Outcome::Undecided;
+    }
     let Some(cone) = Cone::of(model, index, goal) else {
         return Outcome::Unreachable;
     };
     let sum = |counts: &[u32]| counts.iter().map(|&count| u64::from(count)).sum::<u64>();
-    budget.count(sum(&cone.limit));
-    // A schedule has at least the steps that are needed.
-    if budget.left() / UNITS_PER_STEP < sum(&cone.need) {
+    budget.count(UNITS_TO_NEED * sum(&cone.limit));
+    if is_too_long(sum(&cone.need)) {
         return Outcome::Undecided;
     }
     let limits = Limits {

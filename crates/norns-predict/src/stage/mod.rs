@@ -39,7 +39,7 @@ const MOST_ORDERED: usize = 20_000;
 /// Units of work for each event of the trace before the first candidate.
 const UNITS_TO_PREPARE: usize = 20;
 /// Units of work for each step of a schedule that is made and checked.
-const UNITS_TO_CHECK: usize = 5;
+const UNITS_TO_CHECK: usize = 3;
 /// The schedules of all witnesses together have at most this many steps; witnesses beyond that are
 /// only counted.
 const MOST_STEPS_KEPT: usize = 50_000_000;

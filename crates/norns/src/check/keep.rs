@@ -2,26 +2,26 @@
 //! while it runs.
 
 use std::io::IsTerminal;
-use std::time::Instant;
 
 use anyhow::Result;
 use norns_check::{Evidence, Observer, Progress};
-use norns_report::{Finding, Sketch, fingerprint};
+use norns_report::{Finding, Sketch, Status, fingerprint};
 use norns_trace::Trace;
 
 use super::program::trace_name;
 use super::witness::SavedWitness;
+use crate::deadline::Deadline;
 use crate::progress::Stage;
 use crate::runs::{self, Run};
 
 pub struct Keeper<'a> {
     run: &'a Run,
-    deadline: Instant,
+    deadline: Deadline,
     stage: Option<Stage>,
 }
 
 impl<'a> Keeper<'a> {
-    pub fn new(run: &'a Run, deadline: Instant) -> Self {
+    pub fn new(run: &'a Run, deadline: Deadline) -> Self {
         Self {
             run,
             deadline,
@@ -50,8 +50,7 @@ impl Observer for Keeper<'_> {
             Progress::Replaying { number, of } => {
                 if let Some(stage) = &self.stage {
                     stage.now(|| {
-                        let left = self.deadline.saturating_duration_since(Instant::now());
-                        let left = left.as_secs();
+                        let left = self.deadline.left().as_secs();
                         format!("replaying witness {number} of {of}, at most {left} s more")
                     });
                 }
@@ -79,9 +78,12 @@ impl Observer for Keeper<'_> {
             Evidence::Tried(tried) => {
                 let saved = SavedWitness::of(tried, &trace_name(run));
                 let name = format!("{}.witness.json", finding.id);
-                self.run.save(&name, &saved)?;
+                self.run.save_compact(&name, &saved)?;
+                // What is shown of a prediction is made of its witness when somebody asks: there
+                // can be thousands of them.
                 let witness = &tried.witness;
-                Some(norns_report::sketch(trace, witness, &named, &sources))
+                (finding.status == Status::Confirmed)
+                    .then(|| norns_report::sketch(trace, witness, &named, &sources))
             }
             Evidence::Misuse => None,
             Evidence::Hang(trace) => trace.map(|trace| {

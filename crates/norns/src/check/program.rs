@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use norns_check::{Hang, Outcome, Recorded, Replayed, Rerun};
@@ -15,12 +15,15 @@ use norns_trace::symbolise::Symboliser;
 use norns_trace::{Recording, Trace, info};
 
 use super::{Arguments, divergence};
+use crate::deadline::Deadline;
 use crate::runs::Run;
 
 pub struct Checked<'a> {
     pub arguments: &'a Arguments,
     pub run: &'a Run,
     pub program: &'a mut Program,
+    /// Begins with the end of the first recording.
+    deadline: Deadline,
     /// How long the last recording took.
     recording_took: Duration,
     /// How many witnesses of the last recording were replayed.
@@ -30,11 +33,17 @@ pub struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    pub fn new(arguments: &'a Arguments, run: &'a Run, program: &'a mut Program) -> Self {
+    pub fn new(
+        arguments: &'a Arguments,
+        run: &'a Run,
+        program: &'a mut Program,
+        deadline: Deadline,
+    ) -> Self {
         Self {
             arguments,
             run,
             program,
+            deadline,
             recording_took: Duration::ZERO,
             replays: 0,
             warned: false,
@@ -71,7 +80,7 @@ impl<'a> Checked<'a> {
             trace,
             folder: self.folder(),
             limits: Limits {
-                time: limits.time.min(usual),
+                time: limits.time.min(usual).min(self.deadline.left()),
                 ..limits
             },
             pace: Some(self.recording_took),
@@ -98,11 +107,16 @@ impl norns_check::Program for Checked<'_> {
             0 if self.arguments.seed.is_none() => How::Naturally,
             _ => How::Delayed { seed },
         };
-        let limits = self.limits();
+        let mut limits = self.limits();
+        if run > 0 {
+            limits.time = limits.time.min(self.deadline.left());
+        }
+        let begin = Instant::now();
         let path = |name: &str| self.run.path(name);
         let (trace, output) = (path(&trace_name(run)), path("output.txt"));
         let recorded = record(self.program, &trace, &output, &path("input"), limits, how)?;
         self.recording_took = recorded.time;
+        self.deadline.start(begin + recorded.time);
         self.replays = 0;
         let folder = self.folder();
         fs::create_dir_all(&folder)
@@ -121,7 +135,8 @@ impl norns_check::Program for Checked<'_> {
     fn replay_recording(&mut self, trace: &Trace) -> Result<Rerun> {
         let (report, ended) = self.replayer(trace).replay_recording()?;
         self.warn_once(&report);
-        let left = report.diverged.is_some() || matches!(ended, Ended::TimedOut | Ended::Hung);
+        let left = report.diverged.is_some()
+            || matches!(ended, Ended::TimedOut | Ended::Hung | Ended::Interrupted);
         Ok(Rerun {
             left: left.then(|| divergence::of_run(trace, &report, &ended)),
             hang: report.deadlock.map(|deadlock| hang(deadlock, &report.maps)),
