@@ -8,18 +8,19 @@ use norns_model::{Meaning, NotAnalysed, Witness};
 use norns_predict::Engine;
 use norns_replay::Ended;
 use norns_report::kind::Group;
-use norns_report::{Finding, Findings, Kind, Predicted, Status, Steps, Verdict};
+use norns_report::{Finding, Findings, Kind, Predicted, Recordings, Status, Steps, Verdict};
 use norns_trace::Trace;
 
 use crate::confirm::{Confirmation, Tried};
+use crate::coverage::Coverage;
+use crate::findings::Bugs;
 use crate::program::{Program, Recorded};
 use crate::{findings, observed};
 
 /// What is asked of a check.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many times the program is recorded, at least once.
-    pub runs: u32,
+    pub runs: Runs,
     /// Which engines predict.
     pub engine: Engine,
     /// The kinds that are looked for.
@@ -27,6 +28,19 @@ pub struct Options {
     /// List what was predicted and refuted; otherwise it is only counted.
     pub list_refuted: bool,
 }
+
+/// How many times the program is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// This many times, at least once.
+    Exactly(u32),
+    /// Again and again, under other schedules, while that is cheap and shows something new; at most
+    /// this many times.
+    WhileNew { most: u32 },
+}
+
+/// After this many recordings in a row that show nothing new there is no further one.
+const ENOUGH_WITHOUT_NEWS: u32 = 2;
 
 /// What a check is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +117,9 @@ pub fn check<P: Program>(
             findings: Vec::new(),
             undecided: 0,
             not_analysed,
+            recordings: None,
         },
+        tried: Bugs::default(),
     };
     // What is left at the end is for the report.
     work.stage(19, 20, || check.runs(program))?;
@@ -127,12 +143,24 @@ pub(crate) struct Check<'a, E> {
     /// How many ids were given.
     serial: u32,
     pub(crate) all: Findings,
+    /// What was replayed, also what was refuted.
+    tried: Bugs,
 }
 
 impl<E> Check<'_, E> {
     fn runs<P: Program<Error = E>>(&mut self, program: &mut P) -> Result<(), E> {
-        let runs = self.options.runs.max(1);
+        let (runs, while_new) = match self.options.runs {
+            Runs::Exactly(runs) => (runs.max(1), false),
+            Runs::WhileNew { most } => (most.max(1), most > 1),
+        };
+        let mut coverage = Coverage::default();
+        let mut new_in = Vec::new();
+        let mut without_news = 0;
         for run in 0..runs {
+            let is_enough = without_news == ENOUGH_WITHOUT_NEWS || !program.has_time_for_another();
+            if run > 0 && (while_new && is_enough || (self.time_is_up)()) {
+                break;
+            }
             self.observer.progress(Progress::Recording {
                 number: run + 1,
                 of: runs,
@@ -142,8 +170,20 @@ impl<E> Check<'_, E> {
                 number: run + 1,
                 ended: &recorded.ended,
             });
-            self.recording(program, run, recorded)?;
+            let new = coverage.add(&recorded.trace);
+            new_in.push(new);
+            without_news = if new == 0 { without_news + 1 } else { 0 };
+            if !while_new {
+                self.recording(program, run, recorded)?;
+            } else if run == 0 {
+                // The other recordings get their share, however much there is to replay.
+                let work = self.work;
+                work.stage(3, 5, || self.recording(program, run, recorded))?;
+            } else if new > 0 && recorded.is_usable() {
+                self.recording(program, run, recorded)?;
+            }
         }
+        self.all.recordings = Some(Recordings { new: new_in });
         Ok(())
     }
 
@@ -163,8 +203,7 @@ impl<E> Check<'_, E> {
             }
         }
         let unseen_order = recorded.unseen_order();
-        let mut confirmation =
-            Confirmation::new(
+        let mut confirmation = Confirmation::new(
             program,
             trace,
             unseen_order.clone(),
@@ -198,6 +237,10 @@ impl<E> Check<'_, E> {
             });
             let mut finding = predicted(trace).finding(witness);
             if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
+                continue;
+            }
+            let first_tried = self.tried.first_run(&finding, run);
+            if first_tried < run && matches!(self.options.runs, Runs::WhileNew { .. }) {
                 continue;
             }
             let tried = confirmation.confirm(witness, &mut finding)?;

@@ -1,6 +1,8 @@
 //! The findings of a check so far. The same bug, met in another schedule or recording, is one
 //! finding.
 
+use std::collections::BTreeMap;
+
 use norns_report::{AccessKind, Finding, Findings, Kind, Status};
 
 /// What makes two findings the same to a person: kind and places, whichever thread and order.
@@ -44,5 +46,21 @@ pub fn replace(all: &mut Findings, finding: Finding) -> bool {
             true
         }
         None => false,
+    }
+}
+
+/// Bugs, as a person tells them apart, each with the recording in which it was first replayed.
+#[derive(Default)]
+pub struct Bugs {
+    runs: BTreeMap<(Kind, Vec<(String, u32, AccessKind)>), u32>,
+}
+
+impl Bugs {
+    /// In which recording the bug of this finding was first replayed: this one, if in none before.
+    pub fn first_run(&mut self, finding: &Finding, run: u32) -> u32 {
+        let (kind, places) = key(finding);
+        let owned = |(file, line, access): (&str, u32, AccessKind)| (file.into(), line, access);
+        let key = (kind, places.into_iter().map(owned).collect());
+        *self.runs.entry(key).or_insert(run)
     }
 }

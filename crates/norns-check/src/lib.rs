@@ -6,6 +6,7 @@
 //! | `program` | the trait through which a program is recorded and replayed, and what it answers |
 //! | `check` | the whole way: record, predict, replay every witness, count what was refuted |
 //! | `recorded_run` | races that the recorded run itself had, which need no replay |
+//! | `coverage` | what the recordings have shown, and whether another one brings something new |
 //! | `confirm` | one predicted bug: which replays are tried until one settles it |
 //! | `refine` | another witness of the same bug, after the program could not follow the last one |
 //! | `wait_loops` | races that a loop which waits for a variable keeps apart |
@@ -20,6 +21,7 @@
 
 pub mod check;
 mod confirm;
+mod coverage;
 pub mod findings;
 pub mod observed;
 pub mod program;
@@ -27,7 +29,7 @@ mod recorded_run;
 mod refine;
 mod wait_loops;
 
-pub use check::{Evidence, Observer, Options, Progress, check};
+pub use check::{Evidence, Observer, Options, Progress, Runs, check};
 pub use confirm::Tried;
 pub use observed::Hang;
 pub use program::{Outcome, Program, Recorded, Replayed, Rerun};

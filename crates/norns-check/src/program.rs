@@ -14,6 +14,10 @@ pub trait Program {
     /// Runs the program and records it; `run` counts the recordings of one check from 0.
     fn record(&mut self, run: u32) -> Result<Recorded, Self::Error>;
 
+    /// Whether there is time for another recording, as far as the last one tells, without taking
+    /// much from the replays.
+    fn has_time_for_another(&self) -> bool;
+
     /// Runs the program under the schedule of the last recording itself.
     fn replay_recording(&mut self, trace: &Trace) -> Result<Rerun, Self::Error>;
 
@@ -39,6 +43,12 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// Whether a further recording is worth an analysis: one that was stopped shows how Norns made
+    /// the program slow, not how the program runs.
+    pub(crate) fn is_usable(&self) -> bool {
+        !matches!(self.ended, Ended::TimedOut | Ended::Interrupted)
+    }
+
     /// Whether the run had to be stopped because it did not end by itself.
     pub(crate) fn hung(&self) -> bool {
         matches!(self.ended, Ended::Hung | Ended::TimedOut)

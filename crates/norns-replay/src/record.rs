@@ -21,6 +21,9 @@ pub enum How {
     Naturally,
     /// With small random delays, which lead to a schedule that the program rarely follows by itself.
     Delayed { seed: u64 },
+    /// Timed operations give up early and releases come late, which shows what the program does when
+    /// a wait times out or a try fails.
+    Impatiently,
     /// One thread at a time, with the values of its accesses; the seed decides which thread runs
     /// when.
     WithValues { seed: u64 },
@@ -29,7 +32,7 @@ pub enum How {
 impl How {
     fn mode(self) -> Mode {
         match self {
-            How::Naturally | How::Delayed { .. } => Mode::Record,
+            How::Naturally | How::Delayed { .. } | How::Impatiently => Mode::Record,
             How::WithValues { .. } => Mode::RecordValues,
         }
     }
@@ -39,6 +42,9 @@ impl How {
         let mut variables = vec![(environment::TRACE, trace.as_os_str().to_owned())];
         if let How::Delayed { seed } | How::WithValues { seed } = self {
             variables.push((environment::SEED, seed.to_string().into()));
+        }
+        if self == How::Impatiently {
+            variables.push((environment::IMPATIENT, "1".into()));
         }
         variables
     }

@@ -52,6 +52,17 @@ pub struct Findings {
     pub undecided: usize,
     #[serde(with = "crate::not_analysed")]
     pub not_analysed: Vec<NotAnalysed>,
+    /// The recordings of a check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recordings: Option<Recordings>,
+}
+
+/// How often a check recorded the program, and what that brought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recordings {
+    /// For each recording, how much it showed that no earlier one had: operations at places, orders
+    /// of locks, and pairs of places at which threads followed each other.
+    pub new: Vec<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

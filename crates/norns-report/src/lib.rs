@@ -23,7 +23,7 @@ pub mod suppression;
 pub mod terminal;
 
 pub use build::{Sources, bug_events, sketch, sketch_of_hang, sketch_of_places};
-pub use finding::{AccessKind, Finding, Findings, Place, Status, Verdict, WitnessStep};
+pub use finding::{AccessKind, Finding, Findings, Place, Recordings, Status, Verdict, WitnessStep};
 pub use kind::Kind;
 pub use predicted::{Predicted, Steps};
 pub use sketch::Sketch;

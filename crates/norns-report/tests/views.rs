@@ -226,6 +226,7 @@ fn the_list_has_a_line_a_finding_and_a_summary() {
         not_analysed: vec![NotAnalysed::ReadBack(
             "3 files were not compiled by norns-cc".into(),
         )],
+        recordings: None,
     };
     let list = list(&findings, Style::Plain) + &next(&findings);
     check("list.txt", &list);

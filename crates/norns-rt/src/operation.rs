@@ -98,10 +98,22 @@ impl Operation {
         )
     }
 
+    /// Whether another thread may wait for this operation with a time-out, or try without waiting.
+    #[inline(always)]
+    fn lets_others_go_on(&self) -> bool {
+        matches!(
+            self.code,
+            Code::Unlock | Code::Signal | Code::Broadcast | Code::SemPost
+        )
+    }
+
     #[inline(always)]
     pub fn before(&self) {
         if mode() == Mode::Record {
             record::noise::delay();
+            if self.lets_others_go_on() {
+                record::impatience::hold_back();
+            }
             if self.releases() {
                 record::operation(self.code, self);
             }

@@ -115,6 +115,10 @@ pub struct Thread {
     pub signal_mask: u64,
     /// How many random numbers it has drawn.
     pub draws: u32,
+    /// How often it was held back before it let others go on, and how often a timed operation of it
+    /// gave up early (`record::impatience`).
+    pub held_back: u8,
+    pub gave_up_early: u8,
     /// From 0, in order of creation.
     pub number: u32,
     pub parent: u32,

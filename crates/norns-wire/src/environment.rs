@@ -13,6 +13,9 @@ pub const TRACE: &str = "NORNS_TRACE";
 /// A decimal number. In a recording with values it decides which thread runs when; in another
 /// recording it asks for random delays.
 pub const SEED: &str = "NORNS_SEED";
+/// If set, a recording makes timed operations give up early and holds back what others wait for, so
+/// that it shows what the program does then.
+pub const IMPATIENT: &str = "NORNS_IMPATIENT";
 /// The path of the schedule that a replay enforces.
 pub const SCHEDULE: &str = "NORNS_SCHEDULE";
 /// The path of the file to which the report is appended.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use norns_check::Runs;
 use norns_model::NotAnalysed;
 use norns_replay::Program;
 use norns_report::{Findings, Kind, fingerprint, suppression, terminal};
@@ -28,6 +29,9 @@ use crate::runs::{self, About, Run};
 use crate::{exit, runtime_library, show};
 use keep::Keeper;
 use program::Checked;
+
+/// How many recordings are made at most when the user does not say.
+const MOST_RUNS: u32 = 6;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -43,9 +47,10 @@ pub struct Arguments {
     command: Vec<OsString>,
     #[command(flatten)]
     kinds: Kinds,
-    /// How many times to record the program
-    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
-    runs: u32,
+    /// How many times to record the program; otherwise again, with other schedules, while that is
+    /// cheap and shows something new
+    #[arg(long, value_name = "NUMBER")]
+    runs: Option<u32>,
     /// Seconds from the end of the first recording to the last line; what is known by then is
     /// printed
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
@@ -120,6 +125,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Format::Json => println!("{}", serde_json::to_string_pretty(&findings)?),
         Format::Github => print!("{}", norns_report::ci::github(&findings)),
         Format::Text => {
+            if let Some(recordings) = &findings.recordings
+                && let [_, .., last] = recordings.new[..]
+            {
+                let times = recordings.new.len();
+                let last = match last {
+                    0 => "the last one showed nothing new".into(),
+                    new => format!("the last one still showed {new} new places or orders"),
+                };
+                eprintln!("recorded {times} times: {last}");
+            }
             print!("{}", terminal::list(&findings, show::style()));
             print!("{}", terminal::next(&findings));
         }
@@ -172,7 +187,12 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
     let deadline = Deadline::not_yet(Duration::from_secs(arguments.budget));
     norns_replay::catch_interrupts();
     let options = norns_check::Options {
-        runs: arguments.runs,
+        runs: match arguments.runs {
+            Some(runs) => Runs::Exactly(runs),
+            // The seed says which of many schedules is recorded.
+            None if arguments.values => Runs::Exactly(1),
+            None => Runs::WhileNew { most: MOST_RUNS },
+        },
         engine: arguments.engine.engine(),
         kinds: { Kind::ALL.into_iter() }
             .filter(|&kind| arguments.kinds.contains(kind))

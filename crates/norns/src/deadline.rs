@@ -47,6 +47,16 @@ impl Deadline {
         self.time.saturating_sub(spent.unwrap_or_default())
     }
 
+    /// The whole time.
+    pub fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// How much of it is over.
+    pub fn spent(&self) -> Duration {
+        self.time - self.left()
+    }
+
     /// The work that fits into the time that is left, and no more than that time.
     pub fn budget(&self) -> Budget {
         let units = self.left().as_secs_f64() * UNITS_PER_SECOND as f64;

@@ -67,6 +67,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         findings: Vec::new(),
         undecided: 0,
         not_analysed: Vec::new(),
+        recordings: None,
     };
     if !build::is_instrumented(&file) {
         all.not_analysed.push(NotAnalysed::Accesses {

@@ -277,6 +277,7 @@ fn findings(
         findings,
         undecided: prediction.race_counts.undecided + prediction.deadlock_counts.undecided,
         not_analysed,
+        recordings: None,
     }
 }
 

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use norns_budget::Budget;
-use norns_check::{Evidence, Observer, Options, Progress, Tried, check};
+use norns_check::{Evidence, Observer, Options, Progress, Runs, Tried, check};
 use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Bug, Meaning, Model, NotAnalysed, Witness};
 use norns_predict::Engine;
@@ -75,7 +75,7 @@ impl Case {
             is_understood: ask.is_understood,
         };
         let options = Options {
-            runs: ask.runs,
+            runs: Runs::Exactly(ask.runs),
             engine: Engine::Auto,
             kinds: BTreeSet::from(Kind::ALL),
             list_refuted: ask.list_refuted,

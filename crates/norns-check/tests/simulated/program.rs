@@ -43,6 +43,10 @@ impl Program for Simulated {
         })
     }
 
+    fn has_time_for_another(&self) -> bool {
+        true
+    }
+
     fn replay_recording(&mut self, _trace: &Trace) -> Result<Rerun, Infallible> {
         Ok(Rerun {
             left: (!self.is_reliable).then(|| "it read the clock".into()),

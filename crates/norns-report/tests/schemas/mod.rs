@@ -37,6 +37,7 @@ fn the_published_schema_describes_what_is_printed() {
         findings,
         undecided: 0,
         not_analysed: vec![],
+        recordings: Some(Recordings { new: vec![12, 0] }),
     };
     let schema = include_str!("../../../../docs/schema/findings.json");
     let mut compiler = boon::Compiler::new();

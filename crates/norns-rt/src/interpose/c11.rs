@@ -9,6 +9,7 @@ use super::threads::{self, Start};
 use super::{acquire, begins_or_ends, misused};
 use crate::mode::is_off;
 use crate::operation::Operation;
+use crate::record::impatience::Until;
 use crate::wire::Code;
 use crate::{interpose, real};
 
@@ -125,7 +126,10 @@ interpose! {
     }
 
     fn mtx_timedlock(mutex: Mutex, until: *const c_void) -> c_int |pc| {
-        lock_with(mutex, Some(TIMED_OUT), Some(until), pc, || real_call::mtx_timedlock(mutex, until))
+        let earlier = Until::of(0, until);
+        lock_with(mutex, Some(TIMED_OUT), Some(until), pc, || {
+            real_call::mtx_timedlock(mutex, earlier.time())
+        })
     }
 
     fn mtx_unlock(mutex: Mutex) -> c_int |pc| {
@@ -181,8 +185,9 @@ interpose! {
             return real_call::cnd_timedwait(condition, mutex, until);
         }
         let deadline = Deadline { clock: -1, until, timed_out: TIMED_OUT };
+        let earlier = Until::of(condition::clock_of(condition, -1), until);
         condition::wait(condition, mutex, Some(deadline), pc, || {
-            real_call::cnd_timedwait(condition, mutex, until)
+            real_call::cnd_timedwait(condition, mutex, earlier.time())
         })
     }
 

@@ -11,6 +11,7 @@ use crate::control;
 use crate::errno::ETIMEDOUT;
 use crate::mode::{is_controlled, is_off};
 use crate::operation::Operation;
+use crate::record::impatience::Until;
 use crate::wire::{Code, misuse, object};
 use crate::{interpose, real};
 
@@ -94,7 +95,7 @@ pub struct Deadline {
 }
 
 /// The clock of a timed wait: as given, or that of the condition's attributes.
-unsafe fn clock_of(condition: Condition, given: c_int) -> c_int {
+pub unsafe fn clock_of(condition: Condition, given: c_int) -> c_int {
     const WAITERS_AND_FLAGS: usize = 36;
     const MONOTONIC: u32 = 2;
     if given >= 0 {
@@ -245,8 +246,9 @@ interpose! {
             return real_call::pthread_cond_timedwait(condition, mutex, until);
         }
         let deadline = Deadline { clock: -1, until, timed_out: ETIMEDOUT };
+        let earlier = Until::of(clock_of(condition, -1), until);
         wait(condition, mutex, Some(deadline), pc, || {
-            real_call::pthread_cond_timedwait(condition, mutex, until)
+            real_call::pthread_cond_timedwait(condition, mutex, earlier.time())
         })
     }
 
@@ -255,8 +257,9 @@ interpose! {
             return real_call::pthread_cond_clockwait(condition, mutex, clock, until);
         }
         let deadline = Deadline { clock, until, timed_out: ETIMEDOUT };
+        let earlier = Until::of(clock, until);
         wait(condition, mutex, Some(deadline), pc, || {
-            real_call::pthread_cond_clockwait(condition, mutex, clock, until)
+            real_call::pthread_cond_clockwait(condition, mutex, clock, earlier.time())
         })
     }
 

@@ -9,6 +9,7 @@ use super::{acquire, begins_or_ends, misused};
 use crate::errno::{EBUSY, ETIMEDOUT};
 use crate::mode::is_off;
 use crate::operation::Operation;
+use crate::record::impatience::Until;
 use crate::thread;
 use crate::wire::{Code, misuse, object};
 use crate::{interpose, real};
@@ -149,8 +150,9 @@ interpose! {
             return real_call::pthread_mutex_timedlock(mutex, until);
         }
         let operation = Operation::new(Code::Lock, kind(mutex), mutex as usize, pc).until(0, until);
+        let until = Until::of(0, until);
         acquire(operation, Code::FailedLock, ETIMEDOUT, || {
-            real_call::pthread_mutex_timedlock(mutex, until)
+            real_call::pthread_mutex_timedlock(mutex, until.time())
         })
     }
 
@@ -159,8 +161,9 @@ interpose! {
             return real_call::pthread_mutex_clocklock(mutex, clock, until);
         }
         let operation = Operation::new(Code::Lock, kind(mutex), mutex as usize, pc).until(clock, until);
+        let until = Until::of(clock, until);
         acquire(operation, Code::FailedLock, ETIMEDOUT, || {
-            real_call::pthread_mutex_clocklock(mutex, clock, until)
+            real_call::pthread_mutex_clocklock(mutex, clock, until.time())
         })
     }
 

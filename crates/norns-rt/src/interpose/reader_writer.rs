@@ -6,6 +6,7 @@ use super::{acquire, begins_or_ends, misused};
 use crate::errno::{EBUSY, ETIMEDOUT};
 use crate::mode::is_off;
 use crate::operation::Operation;
+use crate::record::impatience::Until;
 use crate::thread;
 use crate::wire::{Code, misuse, object};
 use crate::{interpose, real};
@@ -138,14 +139,16 @@ interpose! {
     }
 
     fn pthread_rwlock_timedrdlock(lock: Lock, until: *const c_void) -> c_int |pc| {
+        let earlier = Until::of(0, until);
         lock_with(lock, Code::ReadLock, Some(ETIMEDOUT), Some((0, until)), pc, || {
-            real_call::pthread_rwlock_timedrdlock(lock, until)
+            real_call::pthread_rwlock_timedrdlock(lock, earlier.time())
         })
     }
 
     fn pthread_rwlock_clockrdlock(lock: Lock, clock: c_int, until: *const c_void) -> c_int |pc| {
+        let earlier = Until::of(clock, until);
         lock_with(lock, Code::ReadLock, Some(ETIMEDOUT), Some((clock, until)), pc, || {
-            real_call::pthread_rwlock_clockrdlock(lock, clock, until)
+            real_call::pthread_rwlock_clockrdlock(lock, clock, earlier.time())
         })
     }
 
@@ -160,14 +163,16 @@ interpose! {
     }
 
     fn pthread_rwlock_timedwrlock(lock: Lock, until: *const c_void) -> c_int |pc| {
+        let earlier = Until::of(0, until);
         lock_with(lock, Code::Lock, Some(ETIMEDOUT), Some((0, until)), pc, || {
-            real_call::pthread_rwlock_timedwrlock(lock, until)
+            real_call::pthread_rwlock_timedwrlock(lock, earlier.time())
         })
     }
 
     fn pthread_rwlock_clockwrlock(lock: Lock, clock: c_int, until: *const c_void) -> c_int |pc| {
+        let earlier = Until::of(clock, until);
         lock_with(lock, Code::Lock, Some(ETIMEDOUT), Some((clock, until)), pc, || {
-            real_call::pthread_rwlock_clockwrlock(lock, clock, until)
+            real_call::pthread_rwlock_clockwrlock(lock, clock, earlier.time())
         })
     }
 

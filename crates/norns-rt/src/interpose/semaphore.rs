@@ -11,6 +11,7 @@ use crate::errno::{EAGAIN, ETIMEDOUT};
 use crate::lock::Lock;
 use crate::mode::is_off;
 use crate::operation::Operation;
+use crate::record::impatience::Until;
 use crate::wire::{Code, object};
 use crate::{interpose, real, sys};
 
@@ -149,12 +150,16 @@ interpose! {
     }
 
     fn sem_timedwait(semaphore: Semaphore, until: *const c_void) -> c_int |pc| {
-        wait(semaphore, Some(ETIMEDOUT), Some((0, until)), pc, || real_call::sem_timedwait(semaphore, until))
+        let earlier = Until::of(0, until);
+        wait(semaphore, Some(ETIMEDOUT), Some((0, until)), pc, || {
+            real_call::sem_timedwait(semaphore, earlier.time())
+        })
     }
 
     fn sem_clockwait(semaphore: Semaphore, clock: c_int, until: *const c_void) -> c_int |pc| {
+        let earlier = Until::of(clock, until);
         wait(semaphore, Some(ETIMEDOUT), Some((clock, until)), pc, || {
-            real_call::sem_clockwait(semaphore, clock, until)
+            real_call::sem_clockwait(semaphore, clock, earlier.time())
         })
     }
 

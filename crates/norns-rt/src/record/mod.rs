@@ -7,6 +7,7 @@ pub mod early;
 pub mod file;
 pub mod filter;
 pub mod handles;
+pub mod impatience;
 pub mod noise;
 pub mod pending;
 pub mod statistics;
@@ -63,6 +64,10 @@ pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
     } else if let Some(seed) = seed.and_then(noise::number) {
         noise::set_seed(seed);
     }
+    // SAFETY: only the constructor calls this function, with the variables that it was given.
+    if unsafe { mode::variable(variables, environment::IMPATIENT) }.is_some() {
+        impatience::switch_on();
+    }
     mode::set(mode);
 }
 
@@ -94,6 +99,7 @@ pub fn memory_recorder() -> Option<&'static mut Thread> {
 
 pub fn thread_begins(thread: &mut Thread) {
     noise::delay();
+    impatience::hold_back();
     let operands = [u64::from(thread.parent), u64::from(thread.ordinal)];
     thread.log(Code::Start, 0, 0, 0, operands);
     let (low, size) = thread.own_stack();

@@ -44,7 +44,7 @@ impl Observer for Keeper<'_> {
                 return;
             }
             Progress::Recording { of: 1, .. } => "recording".into(),
-            Progress::Recording { number, of } => format!("recording {number} of {of}"),
+            Progress::Recording { number, of } => format!("recording {number} of at most {of}"),
             Progress::Predicting { events } => format!("predicting from {events} events"),
             Progress::ReplayingRecording => "replaying the recording".into(),
             Progress::Replaying { number, of } => {

@@ -18,12 +18,20 @@ use super::{Arguments, divergence};
 use crate::deadline::Deadline;
 use crate::runs::Run;
 
+/// A recording under another schedule may take this many times as long as the first one.
+const SLOWER: u32 = 5;
+
 pub struct Checked<'a> {
     pub arguments: &'a Arguments,
     pub run: &'a Run,
     pub program: &'a mut Program,
     /// Begins with the end of the first recording.
     deadline: Deadline,
+    /// How long the first recording took.
+    first_took: Duration,
+    /// When the last recording began, and how long after the one before.
+    last_began: Option<Instant>,
+    round_took: Option<Duration>,
     /// How long the last recording took.
     recording_took: Duration,
     /// How many witnesses of the last recording were replayed.
@@ -44,6 +52,9 @@ impl<'a> Checked<'a> {
             run,
             program,
             deadline,
+            first_took: Duration::ZERO,
+            last_began: None,
+            round_took: None,
             recording_took: Duration::ZERO,
             replays: 0,
             warned: false,
@@ -102,27 +113,42 @@ impl norns_check::Program for Checked<'_> {
     fn record(&mut self, run: u32) -> Result<Recorded> {
         // The first recording is the natural one, unless the user wants another.
         let seed = self.arguments.seed.unwrap_or(1).wrapping_add(run.into());
+        let chosen_by_user = self.arguments.runs.is_some();
         let how = match run {
             _ if self.arguments.values => How::WithValues { seed },
             0 if self.arguments.seed.is_none() => How::Naturally,
+            1 if !chosen_by_user => How::Impatiently,
+            3 if !chosen_by_user => How::WithValues { seed },
             _ => How::Delayed { seed },
         };
         let mut limits = self.limits();
         if run > 0 {
             limits.time = limits.time.min(self.deadline.left());
         }
+        if run > 0 && !chosen_by_user {
+            let usual = self.first_took * SLOWER + Duration::from_secs(1);
+            limits.time = limits.time.min(usual);
+        }
         let begin = Instant::now();
         let path = |name: &str| self.run.path(name);
         let (trace, output) = (path(&trace_name(run)), path("output.txt"));
         let recorded = record(self.program, &trace, &output, &path("input"), limits, how)?;
         self.recording_took = recorded.time;
+        if run == 0 {
+            self.first_took = recorded.time;
+        }
         self.deadline.start(begin + recorded.time);
         self.replays = 0;
         let folder = self.folder();
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         let unseen_order = openmp(&recorded.recording);
-        let trace = recorded.recording.trace;
+        let mut trace = recorded.recording.trace;
+        if !self.arguments.values {
+            // One thread at a time was wanted for its schedule only.
+            trace.values = Vec::new();
+        }
+        self.round_took = self.last_began.replace(begin).map(|last| begin - last);
         self.arguments.engine.accept(&trace)?;
         Ok(Recorded {
             trace,
@@ -130,6 +156,15 @@ impl norns_check::Program for Checked<'_> {
             warnings: recorded.warnings,
             unseen_order,
         })
+    }
+
+    /// A further recording with all that follows from it takes about as long as the last one did.
+    fn has_time_for_another(&self) -> bool {
+        let last = self
+            .last_began
+            .map_or(Duration::ZERO, |last| last.elapsed());
+        let next = last.max(self.round_took.unwrap_or_default());
+        self.deadline.spent() + next < self.deadline.time() / 2 && next < self.deadline.time() / 8
     }
 
     fn replay_recording(&mut self, trace: &Trace) -> Result<Rerun> {

@@ -1,0 +1,98 @@
+//! Timed operations that give up early, and releases that come late. Off unless `NORNS_IMPATIENT`
+//! is set.
+//!
+//! A recording seldom shows what a program does when a timed wait times out or a try fails: the
+//! partner is usually in time. Here it is not. A thread sleeps for a moment before it unlocks,
+//! signals or posts, so that others find the lock held, and a timed operation that has to wait
+//! waits for a shorter moment than that. To the program this is a slow partner; only one that
+//! measures how long its wait took can tell the difference. A lock that is free is never refused.
+//!
+//! Each thread does this a limited number of times, so that a loop that waits with a time-out soon
+//! goes on at its own pace.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{sys, thread};
+
+static IMPATIENT: AtomicBool = AtomicBool::new(false);
+
+const NANOSLEEP: usize = 35;
+const CLOCK_GETTIME: usize = 228;
+/// How long a release is held back, and how long a timed operation waits, in nanoseconds.
+const HELD_BACK: u64 = 4_000_000;
+const PATIENCE: i64 = 1_000_000;
+/// How often a thread is held back, and how often it gives up early.
+const MOST: u8 = 12;
+
+pub fn switch_on() {
+    IMPATIENT.store(true, Ordering::Relaxed);
+}
+
+/// Perhaps makes the running thread sleep, since it is about to let others go on.
+#[inline(always)]
+pub fn hold_back() {
+    if IMPATIENT.load(Ordering::Relaxed) {
+        sleep();
+    }
+}
+
+#[cold]
+fn sleep() {
+    let Some(thread) = thread::current() else {
+        return;
+    };
+    if thread.held_back < MOST {
+        thread.held_back += 1;
+        let pause = [0_u64, HELD_BACK];
+        // SAFETY: the call reads two words, seconds and nanoseconds, and writes nothing.
+        unsafe { sys::call(NANOSLEEP, pause.as_ptr() as usize, 0, 0) };
+    }
+}
+
+/// When a timed operation gives up: the time of the program, or an earlier one.
+pub struct Until {
+    given: *const c_void,
+    earlier: Option<[i64; 2]>,
+}
+
+impl Until {
+    /// # Safety
+    /// `given` is a `struct timespec`, and stays so for as long as this value is used.
+    #[inline(always)]
+    pub unsafe fn of(clock: c_int, given: *const c_void) -> Self {
+        let earlier = if IMPATIENT.load(Ordering::Relaxed) {
+            // SAFETY: the caller promises that `given` is a `struct timespec`.
+            unsafe { earlier(clock, given) }
+        } else {
+            None
+        };
+        Until { given, earlier }
+    }
+
+    /// A `struct timespec`.
+    pub fn time(&self) -> *const c_void {
+        match &self.earlier {
+            Some(time) => time.as_ptr().cast(),
+            None => self.given,
+        }
+    }
+}
+
+/// A time that comes before the given one and soon, if this thread may still give up early.
+#[cold]
+unsafe fn earlier(clock: c_int, given: *const c_void) -> Option<[i64; 2]> {
+    const SECOND: i64 = 1_000_000_000;
+    let thread = thread::current().filter(|thread| thread.gave_up_early < MOST)?;
+    let mut now = [0_i64; 2];
+    // SAFETY: the call writes two words to `now`.
+    let result = unsafe { sys::call(CLOCK_GETTIME, clock as usize, now.as_mut_ptr() as usize, 0) };
+    let soon = now[1] + PATIENCE;
+    let soon = [now[0] + soon / SECOND, soon % SECOND];
+    // SAFETY: the caller promises that `given` is a `struct timespec`: two words.
+    let given = unsafe { given.cast::<[i64; 2]>().read() };
+    (result == 0 && soon < given).then(|| {
+        thread.gave_up_early += 1;
+        soon
+    })
+}

@@ -1,0 +1,30 @@
+// A thread that gives up its wait takes the result only after the other thread has ended.
+#include <pthread.h>
+#include <time.h>
+
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
+static int ready, value;
+
+static void *producer(void *unused) {
+    pthread_mutex_lock(&m);
+    value = 42;
+    ready = 1;
+    pthread_cond_signal(&filled);
+    pthread_mutex_unlock(&m);
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, producer, 0);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    pthread_mutex_lock(&m);
+    while (!ready && pthread_cond_timedwait(&filled, &m, &until) == 0) continue;
+    pthread_mutex_unlock(&m);
+    pthread_join(thread, 0);
+    value = -1;
+    return 0;
+}

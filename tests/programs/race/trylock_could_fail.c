@@ -1,0 +1,22 @@
+// What a failed try counts is not protected; usually no try fails.
+#include <pthread.h>
+
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static int done, dropped;
+
+static void *worker(void *unused) {
+    if (pthread_mutex_trylock(&m) == 0) {
+        done++;
+        pthread_mutex_unlock(&m);
+    } else {
+        dropped++; // finds: data-race write, with line 12
+    }
+    return unused;
+}
+
+int main(void) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, worker, 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    return 0;
+}
