@@ -434,7 +434,7 @@ pub(crate) fn predicted(trace: &Trace) -> Predicted<'_> {
     Predicted {
         trace,
         steps: Steps::WithoutAccesses,
-        is_text: false,
+        lines: None,
     }
 }
 

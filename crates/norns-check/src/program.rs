@@ -71,7 +71,8 @@ impl Recorded {
             | Warning::OtherProcess { .. }
             | Warning::NoDebugInformation { .. }
             | Warning::ValuesDiffer { .. }
-            | Warning::Rebuilt { .. } => false,
+            | Warning::Rebuilt { .. }
+            | Warning::Ignored { .. } => false,
         };
         self.unseen_order.clone().or_else(|| {
             let missing = self.warnings.iter().find(misses_events)?;

@@ -25,6 +25,9 @@ pub enum NotAnalysed {
 
     /// The recorded values refute nothing: the trace is too long for the ordering solver.
     Values { events: usize, threads: usize },
+    /// The recorded values: the chosen engine does not compare them, and keeps the write of every
+    /// read instead.
+    ValuesOfReads,
     /// Reads whose value no recorded write left there.
     UnexplainedReads { reads: usize },
     /// Every time that the same cycle of threads, locks and places was reached, but the first.

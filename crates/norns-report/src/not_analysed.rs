@@ -34,6 +34,11 @@ pub fn sentence(reason: &NotAnalysed) -> String {
             "values: the trace has {events} events of {threads} threads, too many for the solver, \
              so nothing is refuted by them"
         ),
+        NotAnalysed::ValuesOfReads => {
+            "values: this engine does not compare them, so every read has to see the very write that \
+             it saw, although another one of the same value would do; --engine auto and order do"
+                .into()
+        }
         NotAnalysed::UnexplainedReads { reads } => format!(
             "values: {reads} reads of shared memory saw what no recorded write left there; they \
              are taken to need the write before them"

@@ -31,8 +31,8 @@ pub enum Steps {
 pub struct Predicted<'t> {
     pub trace: &'t Trace,
     pub steps: Steps,
-    /// The trace is a text: an event is named by its line.
-    pub is_text: bool,
+    /// If the trace is a text, the line of every event, from 0: an event is named by its line.
+    pub lines: Option<&'t [u32]>,
 }
 
 impl Predicted<'_> {
@@ -68,14 +68,14 @@ impl Predicted<'_> {
 
     fn source(&self, event: EventIndex) -> (String, u32, String) {
         let pc = self.trace.place(self.trace.events[event.index()].place).pc;
-        match shown_frame(self.trace, event) {
-            Some(frame) => (frame.file.clone(), frame.line, frame.function.clone()),
-            None if self.is_text => (
+        match (shown_frame(self.trace, event), self.lines) {
+            (Some(frame), _) => (frame.file.clone(), frame.line, frame.function.clone()),
+            (None, Some(lines)) => (
                 format!("location {}", pc as i64),
-                event.0 + 1,
+                lines[event.index()] + 1,
                 String::new(),
             ),
-            None => (format!("{pc:#x}"), 0, String::new()),
+            (None, None) => (format!("{pc:#x}"), 0, String::new()),
         }
     }
 

@@ -88,11 +88,26 @@ pub enum Warning {
     },
     /// The file has changed since the recording: its lines may be wrong.
     Rebuilt { path: String },
+    /// Lines of a text that cannot have happened, and are taken for events that do nothing.
+    Ignored {
+        lines: usize,
+        first: usize,
+        problem: String,
+    },
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Warning::Ignored {
+                lines,
+                first,
+                problem,
+            } => write!(
+                f,
+                "{lines} lines of the text cannot have happened and were ignored; the first is \
+                 line {first}: {problem}"
+            ),
             Warning::Cut { events } => {
                 write!(
                     f,

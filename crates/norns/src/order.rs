@@ -6,6 +6,7 @@
 //! nothing is possible, 1 when something is, 2 when Z3 disagrees.
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -318,8 +319,12 @@ fn ask_z3(engine: &Engine<'_>, bugs: &[Bug], seconds: u64) -> anyhow::Result<Vec
         .expect("writing does not panic")
         .context("cannot write to z3")?;
     let said = String::from_utf8_lossy(&output.stdout);
+    if let Some(signal) = output.status.signal() {
+        bail!("z3 crashed (signal {signal}): there is no second opinion");
+    }
     let answers: Vec<String> = said.lines().map(str::to_string).collect();
-    if answers.len() != bugs.len() {
+    let is_answer = |answer: &String| ["sat", "unsat", "unknown"].contains(&answer.as_str());
+    if answers.len() != bugs.len() || !answers.iter().all(is_answer) {
         bail!("z3 was asked {} questions and said: {said}", bugs.len());
     }
     Ok(answers)

@@ -19,6 +19,7 @@ use norns_report::kind::Group;
 use norns_report::{
     AccessKind, Findings, Place, Predicted, Steps, bug_events, fingerprint, terminal,
 };
+use norns_trace::std_format::{self, Import, Leniency};
 use norns_trace::{EventIndex, Trace, Warning};
 use serde::Serialize;
 
@@ -32,6 +33,8 @@ const LONGEST_WITNESS: usize = 2_000;
 /// findings there are, the shorter each witness is, down to `SHORTEST_WITNESS`.
 const MOST_STEPS: usize = 200_000;
 const SHORTEST_WITNESS: usize = 20;
+/// Of more undecided candidates only these are listed; all are counted.
+const MOST_UNDECIDED: usize = 1_000;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -60,6 +63,10 @@ pub struct Arguments {
     /// printed
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     time_limit: u64,
+    /// Read a text whose lines cannot all have happened (a thread forked twice, a lock that two
+    /// threads hold): such lines are ignored and counted
+    #[arg(long)]
+    lenient: bool,
     /// Reductions to leave out; they save work and change no finding
     #[arg(long, value_delimiter = ',')]
     without: Vec<ReductionName>,
@@ -154,7 +161,24 @@ struct Events {
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     norns_replay::catch_interrupts();
     let deadline = Deadline::after(Duration::from_secs(arguments.time_limit));
-    let (trace, warnings) = read(&arguments.file)?;
+    let (trace, lines, warnings) = match is_text(&arguments.file) {
+        true => {
+            let import = import(&arguments.file, arguments.lenient)?;
+            let ignored = import
+                .first_change
+                .map(|(first, problem)| Warning::Ignored {
+                    lines: import.changed,
+                    first,
+                    problem,
+                });
+            let warnings = ignored.into_iter().collect();
+            (import.trace, Some(import.lines), warnings)
+        }
+        false => {
+            let (trace, warnings) = read(&arguments.file)?;
+            (trace, None, warnings)
+        }
+    };
     let mut not_analysed: Vec<NotAnalysed> = warnings.into_iter().map(NotAnalysed::Trace).collect();
     arguments.engine.accept(&trace)?;
     let options = Options {
@@ -181,6 +205,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             same_segments: !arguments.without.contains(&ReductionName::SameSegments),
         },
     };
+    if options.answered_meaning() != options.meaning {
+        not_analysed.push(NotAnalysed::ValuesOfReads);
+    }
     if options.meaning == Meaning::Faithful && !trace.accesses_ordered {
         not_analysed.push(NotAnalysed::GuessedReads);
     }
@@ -202,7 +229,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 longest: longest_witness(&prediction),
             },
         },
-        is_text: is_text(&arguments.file),
+        lines: lines.as_deref(),
     };
     let mut findings = findings(&predicted, &prediction, &arguments.kinds, not_analysed);
     if let Ok(folder) = std::env::current_dir() {
@@ -223,12 +250,20 @@ fn longest_witness(prediction: &Prediction) -> usize {
 /// The trace, and what is wrong with it.
 pub fn read(file: &Path) -> anyhow::Result<(Trace, Vec<Warning>)> {
     if is_text(file) {
-        let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let trace = norns_trace::std_format::read(BufReader::new(input))
-            .with_context(|| format!("cannot read {}", file.display()))?;
-        return Ok((trace, Vec::new()));
+        return Ok((import(file, false)?.trace, Vec::new()));
     }
     Ok(norns_trace::read(file)?)
+}
+
+/// The trace of a text.
+fn import(file: &Path, is_lenient: bool) -> anyhow::Result<Import> {
+    let cannot = || format!("cannot read {}", file.display());
+    let input = BufReader::new(File::open(file).with_context(cannot)?);
+    let leniency = match is_lenient {
+        true => Leniency::Lenient,
+        false => Leniency::Strict,
+    };
+    std_format::import(input, leniency).with_context(cannot)
 }
 
 /// Whether the file is a text in the STD format: by its name, or because it begins like one.
@@ -301,7 +336,18 @@ fn output(
     prediction: &Prediction,
     findings: Findings,
 ) -> Output {
-    let undecided = prediction.undecided.iter();
+    let undecided = prediction.undecided.iter().take(MOST_UNDECIDED);
+    // Positions in a text are its lines.
+    let at = |event: EventIndex| {
+        predicted
+            .lines
+            .map_or(event.0, |lines| lines[event.index()])
+    };
+    let sorted = |events: &mut dyn Iterator<Item = EventIndex>| {
+        let mut lines: Vec<u32> = events.map(at).collect();
+        lines.sort_unstable();
+        lines
+    };
     let mut stages = BTreeMap::new();
     if options.races {
         stages.insert("races", stage_counts(&prediction.race_counts));
@@ -326,16 +372,18 @@ fn output(
             .map(|witness| predicted.places(&witness.bug))
             .collect(),
         events: (arguments.events).then(|| Events {
-            racy: prediction.racy_events.iter().map(|event| event.0).collect(),
+            racy: sorted(&mut prediction.racy_events.iter().copied()),
             deadlocks: prediction
                 .deadlocked_events
                 .iter()
-                .map(|events| events.iter().map(|event| event.0).collect())
+                .map(|events| sorted(&mut events.iter().copied()))
                 .collect(),
         }),
         races: arguments.pairs.then(|| {
             let pairs = prediction.racy_pairs.iter();
-            pairs.map(|(first, second)| [first.0, second.0]).collect()
+            pairs
+                .map(|&(first, second)| [at(first), at(second)])
+                .collect()
         }),
     }
 }

@@ -7,23 +7,26 @@
 //!        / "branch" / "begin" *any / "end" *any
 //! ```
 //!
-//! Event i of the trace is line i + 1 of the text, always: a line that is no operation of ours
-//! keeps its position as an event that nothing waits for (`begin` is `Enter`, `end` is `Leave`,
-//! `req` and `branch` are custom events). A forked thread has no `Start` and no `End` here: it may
+//! Every line is one event: a line that is no operation of ours is an event that nothing waits for
+//! (`begin` is `Enter`, `end` is `Leave`, `req` and `branch` are custom events). Event i is line
+//! i + 1, but for `wait`. A forked thread has no `Start` and no `End` here: it may
 //! run once its `Fork` has, and a `Join` waits for its last event.
 //!
 //! The reader is strict where RAPID is not. A line that cannot be read, a lock that two threads
 //! hold at once, a thread that acts before its fork or after its join are errors with the number
 //! of the line. `fork(124)` and the thread `T124` are one thread. A lock that its holder takes
-//! again is a recursive mutex. Java's `wait(m)` must stand directly between `rel(m)` and `acq(m)`
-//! of its thread, as SPDOffline writes it; its condition has the name of the lock.
+//! again is a recursive mutex. Java's `wait(m)` must follow `rel(m)` and be followed by `acq(m)` of
+//! its thread, apart from `req`, `branch`, `begin` and `end`; its condition has the name of the lock.
+//! Published traces have it where the wait begins, with the `notify` that ends it before the `acq`,
+//! so its event stands just before that `acq` (`Import::lines` has the line of every event). A lenient
+//! reader takes what cannot have happened for events that do nothing, and counts them.
 
 mod read;
 mod write;
 
 use std::io;
 
-pub use read::read;
+pub use read::{Import, Leniency, import, read};
 pub use write::write;
 
 use crate::trace::Trace;
@@ -106,6 +109,41 @@ mod tests {
             "a Custom(0)\na Lock(o0)\na Custom(1)\na Unlock(o0)\na Wait(o1)\na Lock(o0)\n\
              a Signal(o1)\na Broadcast(o1)\na Broadcast(o1)",
         );
+    }
+
+    #[test]
+    fn a_wait_stands_where_it_ends() {
+        let text = "a|acq(m)|1\na|rel(m)|1\na|wait(m)|2\nb|acq(m)|3\nb|notify(m)|4\nb|rel(m)|5\n\
+                    a|req(m)|6\na|acq(m)|6\na|rel(m)|7";
+        check(
+            text,
+            "a Lock(o0)\na Unlock(o0)\nb Lock(o0)\nb Signal(o1)\nb Unlock(o0)\na Custom(0)\n\
+             a Wait(o1)\na Lock(o0)\na Unlock(o0)",
+        );
+        let import = import(text.as_bytes(), Leniency::Strict).unwrap();
+        assert_eq!(import.lines, [0, 1, 3, 4, 5, 6, 2, 7, 8]);
+        // A wait that never ends.
+        check(
+            "a|acq(m)|1\na|rel(m)|1\na|wait(m)|2\nb|r(x)|3",
+            "a Lock(o0)\na Unlock(o0)\nb Read(Access { address: 4096, size: 8 })\na Custom(0)",
+        );
+    }
+
+    #[test]
+    fn a_lenient_reader_says_what_it_changed() {
+        let text = "a|fork(b)|1\na|fork(b)|1\nb|acq(m)|2\na|acq(m)|3\na|rel(m)|3\nb|rel(m)|2\n\
+                    a|join(b)|4\nb|w(x)|5\n";
+        let import = import(text.as_bytes(), Leniency::Lenient).unwrap();
+        let ops: Vec<String> = { import.trace.events.iter() }
+            .map(|event| format!("{:?}", event.op))
+            .collect();
+        assert_eq!(
+            ops.join(" "),
+            "Fork(t1) Custom(0) Lock(o0) Custom(0) Custom(0) Unlock(o0) Custom(0) \
+             Write(Access { address: 4096, size: 8 })"
+        );
+        let first = "thread b is forked a second time".to_string();
+        assert_eq!((import.changed, import.first_change), (4, Some((2, first))));
     }
 
     #[test]

@@ -12,17 +12,45 @@ use crate::trace::{Custom, Object, ObjectKind, Place, Symbol, Thread, Trace};
 const VARIABLE_SIZE: u32 = 8;
 const FIRST_ADDRESS: u64 = 0x1000;
 
+/// What to do with a line that no program can have done after the lines before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leniency {
+    /// It is an error.
+    Strict,
+    /// It becomes an event that does nothing, and is counted.
+    Lenient,
+}
+
+/// A trace, and how it differs from its text.
+#[derive(Debug)]
+pub struct Import {
+    pub trace: Trace,
+    /// For every event its line, from 0. Only a `wait` can stand at another place than in the text.
+    pub lines: Vec<u32>,
+    /// How many lines were taken for events that do nothing, and the first of them, from 1, with
+    /// its problem.
+    pub changed: usize,
+    pub first_change: Option<(usize, String)>,
+}
+
+/// Reads a trace strictly.
+pub fn read(input: impl BufRead) -> Result<Trace, StdError> {
+    Ok(import(input, Leniency::Strict)?.trace)
+}
+
 /// Reads a trace line by line; the text itself is not kept.
-pub fn read(mut input: impl BufRead) -> Result<Trace, StdError> {
+pub fn import(mut input: impl BufRead, leniency: Leniency) -> Result<Import, StdError> {
     let mut reader = Reader::default();
     reader.trace.accesses_ordered = true;
+    reader.is_lenient = leniency == Leniency::Lenient;
     let mut line = Vec::with_capacity(256);
-    let mut number = 0;
+    let mut number: u32 = 0;
     loop {
         line.clear();
         if input.read_until(b'\n', &mut line).map_err(StdError::Read)? == 0 {
             break;
         }
+        reader.line_number = number;
         number += 1;
         if line.last() == Some(&b'\n') {
             line.pop();
@@ -31,11 +59,11 @@ pub fn read(mut input: impl BufRead) -> Result<Trace, StdError> {
             line.pop();
         }
         reader.line(&line).map_err(|problem| StdError::Line {
-            line: number,
+            line: number as usize,
             problem,
         })?;
     }
-    reader.finish()
+    Ok(reader.finish())
 }
 
 /// Numbers names in the order of their first appearance.
@@ -64,11 +92,22 @@ impl Names {
 struct ThreadState {
     acted: bool,
     forked: bool,
-    joined: bool,
     /// The last event, when it released a lock or waited on one: what a `wait` must follow and
     /// must be followed by.
     released: Option<ObjectId>,
-    waiting: Option<ObjectId>,
+    waiting: Option<Waiting>,
+    /// The event that joined it.
+    joined_by: Option<usize>,
+}
+
+/// A wait that has begun. Its event stands where it ends, just before the lock is acquired again:
+/// what wakes the thread comes in between.
+#[derive(Clone, Copy)]
+struct Waiting {
+    mutex: ObjectId,
+    condition: ObjectId,
+    place: PlaceId,
+    line: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -88,9 +127,32 @@ struct Reader {
     customs: FxHashMap<(u8, u32), u32>,
     thread_states: Vec<ThreadState>,
     lock_states: Vec<LockState>,
+    is_lenient: bool,
+    /// The number of the current line, from 0.
+    line_number: u32,
+    lines: Vec<u32>,
+    changed: usize,
+    first_change: Option<(usize, String)>,
 }
 
 impl Reader {
+    fn push(&mut self, event: Event, line: u32) {
+        self.trace.events.push(event);
+        self.lines.push(line);
+    }
+
+    /// In place of an operation that cannot have happened: an event that does nothing, or the
+    /// problem as an error.
+    fn impossible(&mut self, problem: String) -> Result<Op, String> {
+        if !self.is_lenient {
+            return Err(problem);
+        }
+        let line = self.line_number as usize + 1;
+        self.changed += 1;
+        self.first_change.get_or_insert((line, problem));
+        self.custom(b'i', 0, "ignored", Vec::new)
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<(), String> {
         if self.trace.events.len() >= u32::MAX as usize {
             return Err("a trace has fewer than 2^32 events".into());
@@ -105,18 +167,39 @@ impl Reader {
         let (name, op, location) = (&line[..first], &line[first + 1..last], &line[last + 1..]);
         let place = self.place(location)?;
         let thread = self.acting_thread(name)?;
-        let state = self.thread_states[thread.index()];
+        let waiting = self.thread_states[thread.index()].waiting;
         let op = self.op(op, thread)?;
-        if let Some(lock) = state.waiting
-            && op != Op::Lock(lock)
-        {
-            return Err(format!(
-                "expected acq({}) by {}, since its last event waits on that lock",
-                self.trace.object(lock).name,
-                self.trace.thread(thread).name
-            ));
+        if let Op::Wait(condition) = op {
+            let mutex = self.thread_states[thread.index()].released.take();
+            self.thread_states[thread.index()].waiting = mutex.map(|mutex| Waiting {
+                mutex,
+                condition,
+                place,
+                line: self.line_number,
+            });
+            return Ok(());
         }
-        self.trace.events.push(Event { thread, place, op });
+        let line = self.line_number;
+        if let Some(waiting) = waiting
+            && !matches!(op, Op::Custom(_) | Op::Enter | Op::Leave)
+        {
+            self.thread_states[thread.index()].waiting = None;
+            let op = if op == Op::Lock(waiting.mutex) {
+                Op::Wait(waiting.condition)
+            } else {
+                self.impossible(format!(
+                    "expected acq({}) by {}, since its last event waits on that lock",
+                    self.trace.object(waiting.mutex).name,
+                    self.trace.thread(thread).name
+                ))?
+            };
+            let place = waiting.place;
+            self.push(Event { thread, place, op }, waiting.line);
+        }
+        if let Op::Join(child) = op {
+            self.thread_states[child.index()].joined_by = Some(self.trace.events.len());
+        }
+        self.push(Event { thread, place, op }, line);
         Ok(())
     }
 
@@ -159,21 +242,26 @@ impl Reader {
             return Err(expected("the name of a thread before the first '|'", name));
         }
         let thread = self.thread(name)?;
-        let state = &mut self.thread_states[thread.index()];
-        if state.joined {
-            return Err(format!(
-                "thread {} acts after it was joined",
-                self.trace.thread(thread).name
-            ));
+        if let Some(join) = self.thread_states[thread.index()].joined_by.take() {
+            let name = &self.trace.thread(thread).name;
+            let problem = format!("thread {name} acts after it was joined");
+            // It is the join that cannot have been there.
+            self.trace.events[join].op = self.impossible(problem)?;
         }
-        state.acted = true;
+        self.thread_states[thread.index()].acted = true;
         Ok(thread)
     }
 
     fn op(&mut self, text: &[u8], thread: ThreadId) -> Result<Op, String> {
         let state = &mut self.thread_states[thread.index()];
-        let released = state.released.take();
-        state.waiting = None;
+        let released = state.released;
+        // What is no operation may stand between a release and the wait on its lock.
+        let is_passive = [&b"req"[..], b"branch", b"begin", b"end"]
+            .iter()
+            .any(|word| text.starts_with(word));
+        if !is_passive {
+            state.released = None;
+        }
         if text.starts_with(b"begin") {
             return Ok(Op::Enter);
         }
@@ -285,12 +373,13 @@ impl Reader {
                 self.trace.objects[lock.mutex.index()].kind = ObjectKind::RecursiveMutex;
             }
             Some((holder, _)) => {
-                return Err(format!(
+                let problem = format!(
                     "{} acquires the lock {} that {} holds",
                     self.trace.thread(thread).name,
                     lossy(name),
                     self.trace.thread(*holder).name
-                ));
+                );
+                return self.impossible(problem);
             }
         }
         Ok(Op::Lock(lock.mutex))
@@ -308,11 +397,12 @@ impl Reader {
                 }
             }
             _ => {
-                return Err(format!(
+                let problem = format!(
                     "{} releases the lock {} that it does not hold",
                     self.trace.thread(thread).name,
                     lossy(name)
-                ));
+                );
+                return self.impossible(problem);
             }
         }
         Ok(Op::Unlock(lock.mutex))
@@ -327,13 +417,14 @@ impl Reader {
         let lock = self.lock(name)?;
         let mutex = self.lock_states[lock].mutex;
         if released != Some(mutex) {
-            return Err(format!(
+            let problem = format!(
                 "expected rel({}) as the event of {} just before its wait",
                 lossy(name),
                 self.trace.thread(thread).name
-            ));
+            );
+            return self.impossible(problem);
         }
-        self.thread_states[thread.index()].waiting = Some(mutex);
+        self.thread_states[thread.index()].released = released;
         Ok(Op::Wait(self.condition(name)?))
     }
 
@@ -341,11 +432,13 @@ impl Reader {
         let child = self.thread(name)?;
         let state = &mut self.thread_states[child.index()];
         let child_name = &self.trace.threads[child.index()].name;
-        if state.forked {
-            return Err(format!("thread {child_name} is forked a second time"));
-        }
-        if state.acted {
-            return Err(format!("thread {child_name} is forked after it has acted"));
+        if state.forked || state.acted {
+            let when = match state.forked {
+                true => "a second time",
+                false => "after it has acted",
+            };
+            let problem = format!("thread {child_name} is forked {when}");
+            return self.impossible(problem);
         }
         state.forked = true;
         self.trace.threads[child.index()].parent = Some(thread);
@@ -355,15 +448,32 @@ impl Reader {
     fn join(&mut self, name: &[u8], thread: ThreadId) -> Result<Op, String> {
         let child = self.thread(name)?;
         if child == thread {
-            return Err(format!("thread {} joins itself", lossy(name)));
+            return self.impossible(format!("thread {} joins itself", lossy(name)));
         }
-        self.thread_states[child.index()].joined = true;
         Ok(Op::Join(child))
     }
 
-    fn finish(mut self) -> Result<Trace, StdError> {
+    fn finish(mut self) -> Import {
+        // A wait that did not end is no event; its line keeps one that does nothing.
+        for thread in 0..self.thread_states.len() {
+            if let Some(Waiting { place, line, .. }) = self.thread_states[thread].waiting {
+                let op = self.endless_wait();
+                let thread = ThreadId::from_index(thread);
+                self.push(Event { thread, place, op }, line);
+            }
+        }
         self.trace.events.shrink_to_fit();
-        Ok(self.trace)
+        Import {
+            trace: self.trace,
+            lines: self.lines,
+            changed: self.changed,
+            first_change: self.first_change,
+        }
+    }
+
+    fn endless_wait(&mut self) -> Op {
+        self.custom(b'w', 0, "wait without end", Vec::new)
+            .expect("a custom event without fields has no problem")
     }
 }
 
