@@ -15,6 +15,6 @@ static void *worker(void *unused) {
 int main(void) {
     pthread_t thread;
     pthread_create(&thread, 0, worker, 0);
-    pthread_join(thread, 0); // finds: stuck
+    pthread_join(thread, 0);
     return 0;
 }

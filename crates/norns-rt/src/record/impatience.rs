@@ -2,7 +2,7 @@
 //! is set.
 //!
 //! A recording seldom shows what a program does when a timed wait times out or a try fails: the
-//! partner is usually in time. Here it is not. A thread sleeps for a moment before it unlocks,
+//! partner is usually in time. Here it is not. A thread sleeps for a moment before it begins, unlocks,
 //! signals or posts, so that others find the lock held, and a timed operation that has to wait
 //! waits for a shorter moment than that. To the program this is a slow partner; only one that
 //! measures how long its wait took can tell the difference. A lock that is free is never refused.
@@ -19,8 +19,10 @@ static IMPATIENT: AtomicBool = AtomicBool::new(false);
 
 const NANOSLEEP: usize = 35;
 const CLOCK_GETTIME: usize = 228;
-/// How long a release is held back, and how long a timed operation waits, in nanoseconds.
+/// How long a release, the start of a thread, and a timed operation wait, in nanoseconds. On a busy
+/// machine the creator of a thread takes a while to come to its own wait.
 const HELD_BACK: u64 = 4_000_000;
+const LATE_START: u64 = 20_000_000;
 const PATIENCE: i64 = 1_000_000;
 /// How often a thread is held back, and how often it gives up early.
 const MOST: u8 = 12;
@@ -32,22 +34,27 @@ pub fn switch_on() {
 /// Perhaps makes the running thread sleep, since it is about to let others go on.
 #[inline(always)]
 pub fn hold_back() {
+    if IMPATIENT.load(Ordering::Relaxed)
+        && let Some(thread) = thread::current()
+        && thread.held_back < MOST
+    {
+        thread.held_back += 1;
+        sleep(HELD_BACK);
+    }
+}
+
+/// Perhaps makes a new thread sleep before its first event.
+pub fn start_late() {
     if IMPATIENT.load(Ordering::Relaxed) {
-        sleep();
+        sleep(LATE_START);
     }
 }
 
 #[cold]
-fn sleep() {
-    let Some(thread) = thread::current() else {
-        return;
-    };
-    if thread.held_back < MOST {
-        thread.held_back += 1;
-        let pause = [0_u64, HELD_BACK];
-        // SAFETY: the call reads two words, seconds and nanoseconds, and writes nothing.
-        unsafe { sys::call(NANOSLEEP, pause.as_ptr() as usize, 0, 0) };
-    }
+fn sleep(nanoseconds: u64) {
+    let pause = [0_u64, nanoseconds];
+    // SAFETY: the call reads two words, seconds and nanoseconds, and writes nothing.
+    unsafe { sys::call(NANOSLEEP, pause.as_ptr() as usize, 0, 0) };
 }
 
 /// When a timed operation gives up: the time of the program, or an earlier one.

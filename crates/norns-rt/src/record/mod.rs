@@ -99,7 +99,7 @@ pub fn memory_recorder() -> Option<&'static mut Thread> {
 
 pub fn thread_begins(thread: &mut Thread) {
     noise::delay();
-    impatience::hold_back();
+    impatience::start_late();
     let operands = [u64::from(thread.parent), u64::from(thread.ordinal)];
     thread.log(Code::Start, 0, 0, 0, operands);
     let (low, size) = thread.own_stack();

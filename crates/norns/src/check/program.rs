@@ -117,7 +117,7 @@ impl norns_check::Program for Checked<'_> {
         let how = match run {
             _ if self.arguments.values => How::WithValues { seed },
             0 if self.arguments.seed.is_none() => How::Naturally,
-            1 if !chosen_by_user => How::Impatiently,
+            1 | 4 if !chosen_by_user => How::Impatiently,
             3 if !chosen_by_user => How::WithValues { seed },
             _ => How::Delayed { seed },
         };
