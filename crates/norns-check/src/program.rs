@@ -63,6 +63,7 @@ impl Recorded {
             | Warning::Lost { .. }
             | Warning::Inconsistent { .. } => true,
             Warning::Cut { .. }
+            | Warning::UnknownCall { .. }
             | Warning::UnknownCounter { .. }
             | Warning::Unfinished { .. }
             | Warning::NothingRecorded
@@ -75,8 +76,15 @@ impl Recorded {
             | Warning::Ignored { .. } => false,
         };
         self.unseen_order.clone().or_else(|| {
-            let missing = self.warnings.iter().find(misses_events)?;
-            Some(format!("events are missing ({missing})"))
+            if let Some(missing) = self.warnings.iter().find(misses_events) {
+                return Some(format!("events are missing ({missing})"));
+            }
+            self.warnings.iter().find_map(|warning| match warning {
+                Warning::UnknownCall { call, thread } => {
+                    Some(format!("{thread} has called `{call}`, which may"))
+                }
+                _ => None,
+            })
         })
     }
 }

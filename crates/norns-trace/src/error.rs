@@ -66,6 +66,8 @@ pub enum Warning {
         events: u64,
         why: &'static str,
     },
+    /// A system call that may order threads in a way that is not known, and who made it first.
+    UnknownCall { call: String, thread: String },
     /// The events of the threads do not fit together from here on, since some are missing.
     Inconsistent { events: u64, problem: String },
     /// The trace stays a raw recording, larger and slower to read.
@@ -150,6 +152,10 @@ impl fmt::Display for Warning {
             } => {
                 write!(f, "{events} events of {thread} are missing: {why}")
             }
+            Warning::UnknownCall { call, thread } => write!(
+                f,
+                "{thread} has called `{call}`, which may order threads in a way that Norns does not know"
+            ),
             Warning::Inconsistent { events, problem } => write!(
                 f,
                 "the recording is incomplete: {problem}; the trace ends there, after {events} events"

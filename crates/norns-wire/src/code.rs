@@ -112,6 +112,9 @@ bytes! {
         Misuse = 44,
         /// Address; 0. Ordered, before the call: uses what is there, which must not end meanwhile.
         Use = 45,
+        /// The number of a system call; 0. Ordered. It may order threads in a way that the runtime does
+        /// not know. Only the first call of each number is told.
+        UnknownCall = 46,
     }
 }
 

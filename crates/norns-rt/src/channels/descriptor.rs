@@ -30,6 +30,8 @@ pub enum Way {
     Connections(Key),
     /// Signals, as a signalfd gives them.
     Signals,
+    /// The kernel tells something, and it is not known what.
+    Unknown,
 }
 
 /// What a thread can send and receive through a descriptor.
@@ -227,7 +229,13 @@ fn anonymous(file: i32) -> Ways {
             ..Ways::NONE
         };
     }
-    Ways::NONE
+    if length == 0 || name(b"[eventpoll]") || name(b"[pidfd]") {
+        return Ways::NONE;
+    }
+    Ways {
+        into: Way::Unknown,
+        ..Ways::NONE
+    }
 }
 
 /// All timers of the process, which have no names.

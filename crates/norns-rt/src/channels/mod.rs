@@ -13,6 +13,7 @@ pub mod signal;
 pub mod socket;
 pub mod table;
 pub mod transfer;
+pub mod unknown;
 pub mod watches;
 
 use crate::control;
@@ -231,5 +232,6 @@ pub fn process_forked() {
 pub fn forked() {
     TABLE.force(Table::lose_all_counts);
     socket::forked();
+    unknown::forked();
     watches::forked();
 }

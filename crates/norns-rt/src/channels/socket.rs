@@ -5,7 +5,7 @@
 //! itself: what is sent on it may be answered on it.
 
 use super::descriptor::{Way, Ways, inode};
-use super::{Key, expect, kind, watching};
+use super::{Key, expect, kind, unknown, watching};
 use crate::lock::Lock;
 use crate::sys;
 
@@ -246,6 +246,9 @@ fn ask(file: i32, inode: u64) -> (Ways, bool) {
         }
         // A pair that was made elsewhere, or another family.
         _ => {
+            if domain != LOCAL {
+                unknown::called(unknown::RECEIVE, 0);
+            }
             let shared = if domain == LOCAL { 0 } else { inode };
             let way = Way::Everything(Key::new(kind::OTHER, shared, 0));
             let ways = Ways {

@@ -3,7 +3,7 @@
 use super::descriptor::{self, Way, Ways};
 use super::{
     begin_receive, begin_send, end_receive, end_send, file_lock, has_receiver, look, receive,
-    receive_end, send, send_end, signal, watching,
+    receive_end, send, send_end, signal, unknown, watching,
 };
 
 /// What a result of the C library says of an amount: errors are below zero.
@@ -29,7 +29,7 @@ pub fn sending(
     let ways = descriptor::ways(file);
     note_outside(&ways, pc);
     match ways.out {
-        Way::Nothing | Way::Signals | Way::Connections(_) => call(),
+        Way::Nothing | Way::Signals | Way::Connections(_) | Way::Unknown => call(),
         Way::Everything(key) | Way::File(key) => {
             send(key, pc);
             call()
@@ -66,7 +66,12 @@ fn note_outside(ways: &Ways, pc: usize) {
     let Some(outside) = ways.outside else { return };
     let stays_inside = match ways.out {
         Way::Stream { key, .. } | Way::Everything(key) => has_receiver(key),
-        Way::Nothing | Way::File(_) | Way::Counter(_) | Way::Connections(_) | Way::Signals => false,
+        Way::Nothing
+        | Way::File(_)
+        | Way::Counter(_)
+        | Way::Connections(_)
+        | Way::Signals
+        | Way::Unknown => false,
     };
     if !stays_inside {
         send(outside, pc);
@@ -100,6 +105,13 @@ pub unsafe fn receiving(
     let ways = descriptor::ways(file);
     let result = match ways.into {
         Way::Nothing | Way::Connections(_) => call(),
+        Way::Unknown => {
+            let result = call();
+            if result > 0 {
+                unknown::called(unknown::READ, pc);
+            }
+            result
+        }
         // A connection that ends has been closed at the other end.
         Way::Everything(key) => {
             let result = call();
@@ -167,6 +179,7 @@ pub fn found_ready(file: i32, ended: bool, pc: usize) {
     match ways.into {
         // A file is always ready.
         Way::Nothing | Way::File(_) | Way::Signals => {}
+        Way::Unknown => unknown::called(unknown::READ, pc),
         Way::Everything(key) => receive(key, pc),
         Way::Stream { key, .. } => {
             look(key, || descriptor::waiting(file), pc);
@@ -196,7 +209,8 @@ pub fn closing(file: i32, pc: usize) {
         | Way::Nothing
         | Way::Counter(_)
         | Way::Connections(_)
-        | Way::Signals => {}
+        | Way::Signals
+        | Way::Unknown => {}
     }
 }
 

@@ -10,13 +10,14 @@ use super::blocking::{POLLIN, POLLOUT, away_unless, on};
 use super::buffer;
 use crate::channels::signal::{self, Target};
 use crate::channels::transfer::{Leaves, receiving, sending};
-use crate::channels::{self, Key, kind};
-use crate::real;
+use crate::channels::{self, Key, kind, unknown};
+use crate::{interpose, real};
 
 mod real_functions {
     use super::*;
 
     real! {
+        fn ioctl(file: c_int, request: usize, argument: usize) -> c_int;
         fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long;
     }
 }
@@ -125,7 +126,24 @@ unsafe extern "C-unwind" fn implementation(
             signal::sends(c as c_int, Target::Process, pc);
             call()
         }
-        _ => call(),
+        number => {
+            let result = call();
+            if !unknown::orders_nothing(number) {
+                unknown::called(number as usize, pc);
+            }
+            result
+        }
+    }
+}
+
+interpose! {
+    // The last argument is in a register whether the program passed it or not.
+    fn ioctl(file: c_int, request: usize, argument: usize) -> c_int |pc| {
+        let result = real_call::ioctl(file, request, argument);
+        if result >= 0 {
+            unknown::controlled(file, request, argument, pc);
+        }
+        result
     }
 }
 

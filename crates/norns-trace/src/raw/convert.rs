@@ -239,6 +239,13 @@ impl Convert {
                 });
                 None
             }
+            Code::UnknownCall => {
+                self.warnings.push(Warning::UnknownCall {
+                    call: call_name(record.address),
+                    thread: self.names[thread.index()].clone(),
+                });
+                None
+            }
             Code::ProcessEnd => {
                 let how = match record.detail {
                     ended::EXIT => "exit",
@@ -572,4 +579,20 @@ pub fn info_item(key: &str, values: Vec<String>) -> Item {
         key: key.into(),
         values,
     })
+}
+
+/// The name of a system call that the runtime does not understand.
+fn call_name(number: u64) -> String {
+    match number {
+        0 => "read of a descriptor of the kernel's".into(),
+        16 => "ioctl".into(),
+        45 => "recv of a socket of another family".into(),
+        206..=210 => "input and output by `io_submit`".into(),
+        310 | 311 => "process_vm_readv".into(),
+        321 => "bpf".into(),
+        323 => "userfaultfd".into(),
+        425..=427 => "io_uring".into(),
+        449 | 454..=456 => "futex of several words".into(),
+        number => format!("system call {number}"),
+    }
 }
