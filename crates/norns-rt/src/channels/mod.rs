@@ -11,6 +11,7 @@ pub mod descriptor;
 pub mod file_lock;
 pub mod signal;
 pub mod socket;
+pub mod stream;
 pub mod table;
 pub mod transfer;
 pub mod unknown;
@@ -221,6 +222,11 @@ fn expect(key: Key) {
 /// Whether some thread of this process receives what is sent to this channel.
 pub fn has_receiver(key: Key) -> bool {
     TABLE.with(|table| table.has_receiver(key, &mut forget))
+}
+
+/// From here on the amounts of this channel are not known.
+fn lose_count(key: Key) {
+    TABLE.with(|table| table.lose_count(key, &mut forget));
 }
 
 /// There is another process that has the same descriptors.

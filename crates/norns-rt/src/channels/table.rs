@@ -232,6 +232,11 @@ impl Table {
         }
     }
 
+    /// What passes through this channel is not counted from here on.
+    pub fn lose_count(&mut self, key: Key, forget: &mut dyn FnMut(Message)) {
+        self.channel(key, || 0, forget).inexact = true;
+    }
+
     /// Another process may take part in all channels that there are.
     pub fn lose_all_counts(&mut self) {
         for channel in self.channels.iter_mut().flatten() {

@@ -8,6 +8,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use super::buffer::{filled, reads, seen};
 use super::format::{Arguments, Printed, Scanned, printed, scanned};
+use crate::channels::stream;
 use crate::mode::is_off;
 use crate::operation::Operation;
 use crate::real::interpose_variadic;
@@ -25,6 +26,10 @@ mod real_functions {
         fn strlen(text: Text) -> usize;
         fn strnlen(text: Text, most: usize) -> usize;
         fn puts(text: Text) -> c_int;
+        fn fgetc(stream: Stream) -> c_int;
+        fn getc(stream: Stream) -> c_int;
+        fn fflush(stream: Stream) -> c_int;
+        fn fclose(stream: Stream) -> c_int;
         fn fputs(text: Text, stream: Stream) -> c_int;
         fn fputs_unlocked(text: Text, stream: Stream) -> c_int;
         fn perror(text: Text);
@@ -216,10 +221,12 @@ interpose! {
     }
     fn fputs(text: Text, stream: Stream) -> c_int |pc| {
         reads_text(text, pc);
+        stream::writes(stream, pc);
         real_call::fputs(text, stream)
     }
     fn fputs_unlocked(text: Text, stream: Stream) -> c_int |pc| {
         reads_text(text, pc);
+        stream::writes(stream, pc);
         real_call::fputs_unlocked(text, stream)
     }
     fn perror(text: Text) |pc| {
@@ -228,50 +235,96 @@ interpose! {
     }
     fn fwrite(from: *const c_void, size: usize, count: usize, stream: Stream) -> usize |pc| {
         reads(from, size.saturating_mul(count), pc);
+        stream::writes(stream, pc);
         real_call::fwrite(from, size, count, stream)
     }
     fn fwrite_unlocked(from: *const c_void, size: usize, count: usize, stream: Stream) -> usize |pc| {
         reads(from, size.saturating_mul(count), pc);
+        stream::writes(stream, pc);
         real_call::fwrite_unlocked(from, size, count, stream)
     }
     fn fread(to: *mut c_void, size: usize, count: usize, stream: Stream) -> usize |pc| {
         let result = real_call::fread(to, size, count, stream);
+        stream::has_read(stream, pc);
         filled(to, result.saturating_mul(size), pc);
         result
     }
     fn fread_unlocked(to: *mut c_void, size: usize, count: usize, stream: Stream) -> usize |pc| {
         let result = real_call::fread_unlocked(to, size, count, stream);
+        stream::has_read(stream, pc);
         filled(to, result.saturating_mul(size), pc);
         result
     }
     fn __fread_chk(to: *mut c_void, room: usize, size: usize, count: usize, stream: Stream) -> usize |pc| {
         let result = real_call::__fread_chk(to, room, size, count, stream);
+        stream::has_read(stream, pc);
         filled(to, result.saturating_mul(size), pc);
         result
     }
     fn fgets(to: *mut c_char, size: c_int, stream: Stream) -> *mut c_char |pc| {
         let result = real_call::fgets(to, size, stream);
+        stream::has_read(stream, pc);
         filled_line(to, result, pc);
         result
     }
     fn fgets_unlocked(to: *mut c_char, size: c_int, stream: Stream) -> *mut c_char |pc| {
         let result = real_call::fgets_unlocked(to, size, stream);
+        stream::has_read(stream, pc);
         filled_line(to, result, pc);
         result
     }
     fn __fgets_chk(to: *mut c_char, room: usize, size: c_int, stream: Stream) -> *mut c_char |pc| {
         let result = real_call::__fgets_chk(to, room, size, stream);
+        stream::has_read(stream, pc);
         filled_line(to, result, pc);
         result
     }
     fn getline(line: *mut *mut c_char, room: *mut usize, stream: Stream) -> isize |pc| {
-        with_line(line, room, pc, || real_call::getline(line, room, stream))
+        with_line(line, room, pc, || {
+            let result = real_call::getline(line, room, stream);
+            stream::has_read(stream, pc);
+            result
+        })
     }
     fn getdelim(line: *mut *mut c_char, room: *mut usize, end: c_int, stream: Stream) -> isize |pc| {
-        with_line(line, room, pc, || real_call::getdelim(line, room, end, stream))
+        with_line(line, room, pc, || {
+            let result = real_call::getdelim(line, room, end, stream);
+            stream::has_read(stream, pc);
+            result
+        })
     }
     fn __getdelim(line: *mut *mut c_char, room: *mut usize, end: c_int, stream: Stream) -> isize |pc| {
-        with_line(line, room, pc, || real_call::__getdelim(line, room, end, stream))
+        with_line(line, room, pc, || {
+            let result = real_call::__getdelim(line, room, end, stream);
+            stream::has_read(stream, pc);
+            result
+        })
+    }
+
+    fn fgetc(stream: Stream) -> c_int |pc| {
+        let reads_more = stream::is_used_up(stream);
+        let result = real_call::fgetc(stream);
+        if reads_more {
+            stream::has_read(stream, pc);
+        }
+        result
+    }
+    fn getc(stream: Stream) -> c_int |pc| {
+        let reads_more = stream::is_used_up(stream);
+        let result = real_call::getc(stream);
+        if reads_more {
+            stream::has_read(stream, pc);
+        }
+        result
+    }
+    fn fflush(stream: Stream) -> c_int |pc| {
+        stream::writes(stream, pc);
+        real_call::fflush(stream)
+    }
+    fn fclose(stream: Stream) -> c_int |pc| {
+        stream::writes(stream, pc);
+        stream::closes(stream, pc);
+        real_call::fclose(stream)
     }
 
     fn flockfile(stream: Stream) |pc| {
@@ -301,10 +354,16 @@ interpose! {
         printing(format, list, pc, || real_call::vprintf(format, list))
     }
     fn vfprintf(stream: Stream, format: Text, list: List) -> c_int |pc| {
-        printing(format, list, pc, || real_call::vfprintf(stream, format, list))
+        printing(format, list, pc, || {
+            stream::writes(stream, pc);
+            real_call::vfprintf(stream, format, list)
+        })
     }
     fn vdprintf(file: c_int, format: Text, list: List) -> c_int |pc| {
-        printing(format, list, pc, || real_call::vdprintf(file, format, list))
+        printing(format, list, pc, || {
+            stream::writes_to(file, pc);
+            real_call::vdprintf(file, format, list)
+        })
     }
     fn vsprintf(to: *mut c_char, format: Text, list: List) -> c_int |pc| {
         printing_into(to, usize::MAX, format, list, pc, || real_call::vsprintf(to, format, list))
@@ -319,10 +378,16 @@ interpose! {
         printing(format, list, pc, || real_call::__vprintf_chk(flag, format, list))
     }
     fn __vfprintf_chk(stream: Stream, flag: c_int, format: Text, list: List) -> c_int |pc| {
-        printing(format, list, pc, || real_call::__vfprintf_chk(stream, flag, format, list))
+        printing(format, list, pc, || {
+            stream::writes(stream, pc);
+            real_call::__vfprintf_chk(stream, flag, format, list)
+        })
     }
     fn __vdprintf_chk(file: c_int, flag: c_int, format: Text, list: List) -> c_int |pc| {
-        printing(format, list, pc, || real_call::__vdprintf_chk(file, flag, format, list))
+        printing(format, list, pc, || {
+            stream::writes_to(file, pc);
+            real_call::__vdprintf_chk(file, flag, format, list)
+        })
     }
     fn __vsprintf_chk(to: *mut c_char, flag: c_int, room: usize, format: Text, list: List) -> c_int |pc| {
         printing_into(to, room, format, list, pc, || {
@@ -342,7 +407,11 @@ interpose! {
         scanning(format, list, pc, || real_call::vscanf(format, list))
     }
     fn vfscanf(stream: Stream, format: Text, list: List) -> c_int |pc| {
-        scanning(format, list, pc, || real_call::vfscanf(stream, format, list))
+        scanning(format, list, pc, || {
+            let result = real_call::vfscanf(stream, format, list);
+            stream::has_read(stream, pc);
+            result
+        })
     }
     fn vsscanf(text: Text, format: Text, list: List) -> c_int |pc| {
         scanning_text(text, format, list, pc, || real_call::vsscanf(text, format, list))
@@ -351,7 +420,11 @@ interpose! {
         scanning(format, list, pc, || real_call::__isoc99_vscanf(format, list))
     }
     fn __isoc99_vfscanf(stream: Stream, format: Text, list: List) -> c_int |pc| {
-        scanning(format, list, pc, || real_call::__isoc99_vfscanf(stream, format, list))
+        scanning(format, list, pc, || {
+            let result = real_call::__isoc99_vfscanf(stream, format, list);
+            stream::has_read(stream, pc);
+            result
+        })
     }
     fn __isoc99_vsscanf(text: Text, format: Text, list: List) -> c_int |pc| {
         scanning_text(text, format, list, pc, || real_call::__isoc99_vsscanf(text, format, list))
@@ -360,7 +433,11 @@ interpose! {
         scanning(format, list, pc, || real_call::__isoc23_vscanf(format, list))
     }
     fn __isoc23_vfscanf(stream: Stream, format: Text, list: List) -> c_int |pc| {
-        scanning(format, list, pc, || real_call::__isoc23_vfscanf(stream, format, list))
+        scanning(format, list, pc, || {
+            let result = real_call::__isoc23_vfscanf(stream, format, list);
+            stream::has_read(stream, pc);
+            result
+        })
     }
     fn __isoc23_vsscanf(text: Text, format: Text, list: List) -> c_int |pc| {
         scanning_text(text, format, list, pc, || real_call::__isoc23_vsscanf(text, format, list))
@@ -372,10 +449,16 @@ interpose_variadic! {
         printing(format, list, pc, || real_call::vprintf(format, list))
     }
     fn fprintf(stream: Stream, format: Text; list) |pc| {
-        printing(format, list, pc, || real_call::vfprintf(stream, format, list))
+        printing(format, list, pc, || {
+            stream::writes(stream, pc);
+            real_call::vfprintf(stream, format, list)
+        })
     }
     fn dprintf(file: c_int, format: Text; list) |pc| {
-        printing(format, list, pc, || real_call::vdprintf(file, format, list))
+        printing(format, list, pc, || {
+            stream::writes_to(file, pc);
+            real_call::vdprintf(file, format, list)
+        })
     }
     fn sprintf(to: *mut c_char, format: Text; list) |pc| {
         printing_into(to, usize::MAX, format, list, pc, || real_call::vsprintf(to, format, list))
@@ -390,10 +473,16 @@ interpose_variadic! {
         printing(format, list, pc, || real_call::__vprintf_chk(flag, format, list))
     }
     fn __fprintf_chk(stream: Stream, flag: c_int, format: Text; list) |pc| {
-        printing(format, list, pc, || real_call::__vfprintf_chk(stream, flag, format, list))
+        printing(format, list, pc, || {
+            stream::writes(stream, pc);
+            real_call::__vfprintf_chk(stream, flag, format, list)
+        })
     }
     fn __dprintf_chk(file: c_int, flag: c_int, format: Text; list) |pc| {
-        printing(format, list, pc, || real_call::__vdprintf_chk(file, flag, format, list))
+        printing(format, list, pc, || {
+            stream::writes_to(file, pc);
+            real_call::__vdprintf_chk(file, flag, format, list)
+        })
     }
     fn __sprintf_chk(to: *mut c_char, flag: c_int, room: usize, format: Text; list) |pc| {
         printing_into(to, room, format, list, pc, || {
@@ -413,7 +502,11 @@ interpose_variadic! {
         scanning(format, list, pc, || real_call::vscanf(format, list))
     }
     fn fscanf(stream: Stream, format: Text; list) |pc| {
-        scanning(format, list, pc, || real_call::vfscanf(stream, format, list))
+        scanning(format, list, pc, || {
+            let result = real_call::vfscanf(stream, format, list);
+            stream::has_read(stream, pc);
+            result
+        })
     }
     fn sscanf(text: Text, format: Text; list) |pc| {
         scanning_text(text, format, list, pc, || real_call::vsscanf(text, format, list))
@@ -422,7 +515,11 @@ interpose_variadic! {
         scanning(format, list, pc, || real_call::__isoc99_vscanf(format, list))
     }
     fn __isoc99_fscanf(stream: Stream, format: Text; list) |pc| {
-        scanning(format, list, pc, || real_call::__isoc99_vfscanf(stream, format, list))
+        scanning(format, list, pc, || {
+            let result = real_call::__isoc99_vfscanf(stream, format, list);
+            stream::has_read(stream, pc);
+            result
+        })
     }
     fn __isoc99_sscanf(text: Text, format: Text; list) |pc| {
         scanning_text(text, format, list, pc, || real_call::__isoc99_vsscanf(text, format, list))
@@ -431,7 +528,11 @@ interpose_variadic! {
         scanning(format, list, pc, || real_call::__isoc23_vscanf(format, list))
     }
     fn __isoc23_fscanf(stream: Stream, format: Text; list) |pc| {
-        scanning(format, list, pc, || real_call::__isoc23_vfscanf(stream, format, list))
+        scanning(format, list, pc, || {
+            let result = real_call::__isoc23_vfscanf(stream, format, list);
+            stream::has_read(stream, pc);
+            result
+        })
     }
     fn __isoc23_sscanf(text: Text, format: Text; list) |pc| {
         scanning_text(text, format, list, pc, || real_call::__isoc23_vsscanf(text, format, list))
