@@ -166,9 +166,12 @@ impl Checker<'_> {
 
     /// Which write every read saw, cell by cell.
     pub(super) fn gather_reads(&mut self) {
-        let block = |i: usize, op: Op| match op {
-            Op::Allocate(_) => i as u32,
-            _ => self.allocation[i],
+        let block = |i: usize, op: Op| {
+            if let Op::Allocate(_) = op {
+                i as u32
+            } else {
+                self.allocation[i]
+            }
         };
         let mut cells = Vec::new();
         for (i, event) in self.trace.events.iter().enumerate() {
