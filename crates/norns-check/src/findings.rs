@@ -15,11 +15,21 @@ fn key(finding: &Finding) -> (Kind, Vec<(&str, u32, AccessKind)>) {
     (finding.kind, places)
 }
 
+/// Whether two findings are of the same bug. Nearly all that are not differ in their lines, which
+/// costs less to compare: a list can have thousands of findings.
+fn is_same(one: &Finding, other: &Finding) -> bool {
+    let lines = |finding: &Finding| -> u64 {
+        let places = finding.places.iter();
+        places.map(|place| u64::from(place.line)).sum()
+    };
+    one.kind == other.kind && lines(one) == lines(other) && key(one) == key(other)
+}
+
 /// Whether the same bug is confirmed already, or known to be ordered by a loop.
 pub fn is_settled(all: &Findings, finding: &Finding) -> bool {
     all.findings
         .iter()
-        .any(|known| key(known) == key(finding) && known.status != Status::Predicted)
+        .any(|known| known.status != Status::Predicted && is_same(known, finding))
 }
 
 /// Adds a finding, or replaces the one of the same bug if this one says more. Whether the list
@@ -28,7 +38,7 @@ pub fn add(all: &mut Findings, finding: Finding) -> bool {
     let known = all
         .findings
         .iter_mut()
-        .find(|known| key(known) == key(&finding));
+        .find(|known| is_same(known, &finding));
     match known {
         Some(known) if finding.status < known.status => *known = finding,
         Some(_) => return false,
@@ -40,7 +50,7 @@ pub fn add(all: &mut Findings, finding: Finding) -> bool {
 /// Puts the finding in place of the one of the same bug. Whether there was one.
 pub fn replace(all: &mut Findings, finding: Finding) -> bool {
     let mut known = all.findings.iter_mut();
-    match known.find(|known| key(known) == key(&finding)) {
+    match known.find(|known| is_same(known, &finding)) {
         Some(known) => {
             *known = finding;
             true

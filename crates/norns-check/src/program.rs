@@ -73,6 +73,7 @@ impl Recorded {
             | Warning::NoDebugInformation { .. }
             | Warning::ValuesDiffer { .. }
             | Warning::Rebuilt { .. }
+            | Warning::Shortened { .. }
             | Warning::Ignored { .. } => false,
         };
         self.unseen_order.clone().or_else(|| {

@@ -46,6 +46,8 @@ pub struct Limits {
     pub time: Duration,
     /// Bytes of memory that the program may touch.
     pub memory: u64,
+    /// How many events of a recording are kept. The program may go on after that.
+    pub events: u64,
 }
 
 impl Default for Limits {
@@ -53,6 +55,7 @@ impl Default for Limits {
         Self {
             time: Duration::from_secs(60),
             memory: 4 << 30,
+            events: u64::MAX,
         }
     }
 }

@@ -153,7 +153,8 @@ fn run_and_finish(run: &Run, trace: &Path, how: How) -> Result<Finished, Error> 
     let start = Instant::now();
     let ended = run.run()?;
     let time = start.elapsed();
-    let warnings = norns_trace::finish(trace)?;
+    let most = run.limits.map_or(u64::MAX, |limits| limits.events);
+    let warnings = norns_trace::finish_beginning(trace, most)?;
     Ok(Finished {
         ended,
         time,

@@ -90,6 +90,8 @@ pub enum Warning {
     },
     /// The file has changed since the recording: its lines may be wrong.
     Rebuilt { path: String },
+    /// Only the beginning of the recording is kept.
+    Shortened { events: u64 },
     /// Lines of a text that cannot have happened, and are taken for events that do nothing.
     Ignored {
         lines: usize,
@@ -101,6 +103,10 @@ pub enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Warning::Shortened { events } => write!(
+                f,
+                "the recording is long for the budget: only its first {events} events are kept"
+            ),
             Warning::Ignored {
                 lines,
                 first,

@@ -33,5 +33,8 @@ pub use event::{
 };
 pub use item::{AccessValue, Info, Item, info};
 pub use norns_wire::misuse;
-pub use reader::{Reader, Recording, create_raw, event_count, finish, read, read_recording, write};
+pub use reader::{
+    Reader, Recording, create_raw, event_count, finish, finish_beginning, read, read_recording,
+    write,
+};
 pub use trace::{Object, ObjectKind, Place, SourcePlace, Symbol, Thread, Trace};

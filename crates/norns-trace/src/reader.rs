@@ -176,12 +176,17 @@ pub fn create_raw(path: &Path, info: &[Info]) -> Result<(), Error> {
 /// get a file of their own beside it, which a warning names. A finished trace stays as it is. When the
 /// disk is full it stays a raw recording, which is a warning.
 pub fn finish(path: &Path) -> Result<Vec<Warning>, Error> {
+    finish_beginning(path, u64::MAX)
+}
+
+/// Like `finish`; of each process only the first `most` events are kept, which a warning says.
+pub fn finish_beginning(path: &Path, most: u64) -> Result<Vec<Warning>, Error> {
     let mut reader = Reader::open(path)?;
     if !reader.is_raw() {
         return Ok(Vec::new());
     }
     let draft = with_suffix(path, ".part");
-    if let Err(problem) = write_all(&mut reader, &draft)? {
+    if let Err(problem) = write_all(&mut reader, &draft, most)? {
         return Ok(unfinished(reader, problem));
     }
     let mut warnings = reader.into_warnings();
@@ -192,7 +197,7 @@ pub fn finish(path: &Path) -> Result<Vec<Warning>, Error> {
     for number in others.unwrap_or_default() {
         let beside = path.with_extension(format!("process{number}.norns"));
         let mut reader = Reader::open_process(path, Some(number))?;
-        match write_all(&mut reader, &beside)? {
+        match write_all(&mut reader, &beside, most)? {
             Ok(()) => {
                 warnings.push(Warning::OtherProcess {
                     number,
@@ -223,15 +228,21 @@ fn unfinished(reader: Reader, problem: Error) -> Vec<Warning> {
     warnings
 }
 
-/// Writes all items to a file. The outer error is the reader's, the inner one the writer's. In both
-/// cases no file is left.
-fn write_all(reader: &mut Reader, path: &Path) -> Result<Result<(), Error>, Error> {
+/// Writes all items up to the event number `most` to a file. The outer error is the reader's, the
+/// inner one the writer's. In both cases no file is left.
+fn write_all(reader: &mut Reader, path: &Path, most: u64) -> Result<Result<(), Error>, Error> {
     let mut failed = None;
+    let mut events = 0;
     let mut check = ValueCheck::default();
     let written = write_items(path, FileState::Finished, |writer| {
         loop {
             match reader.next() {
+                Ok(Some(Item::Event(..))) if events == most => {
+                    reader.warnings.push(Warning::Shortened { events });
+                    return Ok(());
+                }
                 Ok(Some(item)) => {
+                    events += u64::from(matches!(item, Item::Event(..)));
                     check.push(&item);
                     writer.push(&item)?;
                 }

@@ -90,6 +90,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         limits: Some(Limits {
             time: Duration::from_secs(arguments.time_limit),
             memory: u64::MAX,
+            ..Limits::default()
         }),
         variables: vec![(environment::REPORT, scratch.clone().into_os_string())],
         output: process::Output::Ours,

@@ -18,6 +18,9 @@ use super::{Arguments, divergence};
 use crate::deadline::Deadline;
 use crate::runs::Run;
 
+/// Of a recording as many events are kept as can be finished, read and prepared in about a third of
+/// the budget.
+const EVENTS_PER_SECOND: u64 = 200_000;
 /// A recording under another schedule may take this many times as long as the first one.
 const SLOWER: u32 = 5;
 
@@ -75,6 +78,11 @@ impl<'a> Checked<'a> {
         Limits {
             time: Duration::from_secs(self.arguments.time_limit),
             memory: self.arguments.memory_limit << 20,
+            events: self
+                .arguments
+                .budget
+                .max(1)
+                .saturating_mul(EVENTS_PER_SECOND),
         }
     }
 
