@@ -244,6 +244,13 @@ fn finish(arguments: &Arguments, run: &Run, all: &mut Findings) -> Result<()> {
             eprintln!("warning: the suppression `{}` matched nothing", rule.text);
         }
     }
-    all.not_analysed.dedup();
+    // Several recordings often have the same reasons.
+    let mut reasons: Vec<NotAnalysed> = Vec::new();
+    for reason in all.not_analysed.drain(..) {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    all.not_analysed = reasons;
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::runs::Run;
 
 /// Of a recording as many events are kept as can be finished, read and prepared in about a third of
 /// the budget.
-const EVENTS_PER_SECOND: u64 = 200_000;
+const EVENTS_PER_SECOND: u64 = 100_000;
 /// A recording under another schedule may take this many times as long as the first one.
 const SLOWER: u32 = 5;
 
