@@ -97,6 +97,7 @@ fn attach_stranger() -> Option<&'static mut Thread> {
         thread.parent = thread.number;
         thread.ordinal = STRANGERS.fetch_add(1, Ordering::Relaxed) + 1;
         begin_thread(thread);
+        channels::signal::begins_unseen();
     }
     sys::restore_signals(signals);
     thread::current()

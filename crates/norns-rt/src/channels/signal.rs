@@ -38,9 +38,14 @@ pub fn sends(signal: c_int, target: Target, pc: usize) {
     send(key(signal, target), pc);
 }
 
-/// The running thread is about to start a timer.
+/// The running thread is about to start a timer, or to ask for a message to be told.
 pub fn starts_timer(pc: usize) {
     sends(ANY, Target::Process, pc);
+}
+
+/// The running thread was created unseen: by the C library, for a timer or a queue.
+pub fn begins_unseen() {
+    receive_each([key(ANY, Target::Process)], 0);
 }
 
 /// The running thread is about to say what is to be done with a signal.

@@ -46,6 +46,7 @@ mod real_functions {
         fn ualarm(microseconds: c_uint, interval: c_uint) -> c_uint;
         fn setitimer(which: c_int, new: Bytes, old: Bytes) -> c_int;
         fn timer_settime(timer: usize, flags: c_int, new: Bytes, old: Bytes) -> c_int;
+        fn mq_notify(queue: c_int, event: Bytes) -> c_int;
         fn sigwait(set: Bytes, signal: *mut c_int) -> c_int;
         fn sigwaitinfo(set: Bytes, information: Bytes) -> c_int;
         fn sigtimedwait(set: Bytes, information: Bytes, time: Bytes) -> c_int;
@@ -217,6 +218,11 @@ interpose! {
     fn timer_settime(timer: usize, flags: c_int, new: Bytes, old: Bytes) -> c_int |pc| {
         signal::starts_timer(pc);
         real_call::timer_settime(timer, flags, new, old)
+    }
+
+    fn mq_notify(queue: c_int, event: Bytes) -> c_int |pc| {
+        signal::starts_timer(pc);
+        real_call::mq_notify(queue, event)
     }
 
     fn sigwait(set: Bytes, number: *mut c_int) -> c_int |pc| {
