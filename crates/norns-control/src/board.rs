@@ -9,7 +9,6 @@ use crate::event::{Effect, Line};
 use crate::thread::{Activity, MOST_THREADS, Slot, Thread};
 
 const MOST_LINES: usize = 4;
-pub(crate) const MOST_HUNTS: usize = 8;
 
 /// A schedule, parsed.
 #[derive(Clone, Copy, Default)]
@@ -19,8 +18,8 @@ pub struct Schedule<'m> {
     pub steps: &'m [Step],
     /// The two accesses of a race, before which threads are held.
     pub holds: [Option<Hold>; 2],
-    /// Program counters at which threads linger; 0 where free.
-    pub hunts: [usize; MOST_HUNTS],
+    /// Program counters at which threads linger.
+    pub hunts: &'m [usize],
     /// How long the recorded run took, in nanoseconds; 0 when that is not known.
     pub pace: i64,
 }
@@ -31,7 +30,7 @@ impl<'m> Schedule<'m> {
             names: &[],
             steps: &[],
             holds: [None; 2],
-            hunts: [0; MOST_HUNTS],
+            hunts: &[],
             pace: 0,
         }
     }

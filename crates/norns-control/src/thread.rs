@@ -4,7 +4,7 @@ use norns_wire::Code;
 
 use crate::event::{Access, How, Operation, Waking};
 use crate::held::HeldLocks;
-use crate::policy::hold::Wait;
+use crate::policy::patience::Wait;
 use crate::policy::serial::SerialThread;
 use crate::spin::Spin;
 

@@ -18,4 +18,4 @@ pub use process::{Ended, Error, Input, Limits, Program, catch_interrupts, interr
 pub use record::{How, Recorded, record, record_unsupervised};
 pub use replayer::{Replay, Replayer};
 pub use report::Report;
-pub use verdict::{Left, Outcome, Proof};
+pub use verdict::{Left, Outcome, Proof, Sighting};

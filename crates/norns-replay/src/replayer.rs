@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use norns_model::Witness;
+use norns_model::{Bug, Witness};
 use norns_trace::Trace;
 use norns_wire::environment::{self, Mode, Priorities};
 use norns_wire::schedule::Record;
@@ -95,6 +95,19 @@ impl Replayer<'_> {
             report,
             ended,
         })
+    }
+
+    /// Runs the program nearly free, with threads that linger at the places of all these races, and
+    /// returns what that showed.
+    pub fn steer<'b>(
+        &self,
+        races: impl Iterator<Item = &'b Bug>,
+        name: &str,
+        seed: Option<u64>,
+    ) -> Result<(Report, Ended), Error> {
+        let schedule = schedule::of_steering(self.trace, races);
+        let more = seed.and_then(|seed| self.variable(Way::Priorities(seed)));
+        self.run_with(&schedule, name, Mode::ReplayDetect, more)
     }
 
     /// The variable that the runtime needs besides the schedule.

@@ -18,7 +18,7 @@ pub struct Report {
     pub followed: bool,
     pub diverged: Option<Diverged>,
     /// Both accesses of the predicted race were next at one moment.
-    pub held: Option<(Side, Side)>,
+    pub held: Vec<(Side, Side)>,
     pub spin: Option<Spin>,
     pub deadlock: Option<Deadlock>,
     /// What the detector found, in the order of the run.
@@ -178,7 +178,7 @@ impl Report {
                     why: diverged.why,
                 });
             }
-            Message::Held(one, other) => self.held = Some((one.into(), other.into())),
+            Message::Held(one, other) => self.held.push((one.into(), other.into())),
             Message::Spin {
                 thread,
                 address,
@@ -284,7 +284,7 @@ deadlock-end
 race T0.1 w 8108 4 5219 T0 w 8108 4 533f a24a
 ",
         );
-        let (one, two) = report.held.expect("both held");
+        let (one, two) = &report.held[0];
         assert_eq!((one.pc, two.pc), (0x533f, 0x5201));
         assert_eq!(report.races.len(), 1);
     }

@@ -100,6 +100,23 @@ fn linger(trace: &Trace, bug: &Bug, text: &mut String) {
     }
 }
 
+/// At how many places threads linger in one steering run.
+const MOST_STEERED: usize = 64;
+
+/// A schedule without steps for many races at once: threads linger at the places of all of them. Of
+/// more than `MOST_STEERED` places the first.
+pub fn of_steering<'b>(trace: &Trace, races: impl Iterator<Item = &'b Bug>) -> String {
+    let mut text = format!("{HEADER}\n");
+    let mut known = BTreeSet::new();
+    for event in races.flat_map(|bug| bug.events()) {
+        let pc = trace.place(trace.events[event.index()].place).pc;
+        if known.len() < MOST_STEERED && known.insert(pc) {
+            line(&mut text, Record::Hunt(pc));
+        }
+    }
+    text
+}
+
 /// Whether an access of the race is to memory that belongs to no named variable, and that can thus
 /// lie elsewhere in another run. `false` for other bugs than races.
 pub fn may_lie_elsewhere(trace: &Trace, bug: &Bug) -> bool {

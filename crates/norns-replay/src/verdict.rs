@@ -70,14 +70,43 @@ impl Proof {
     }
 }
 
+/// Two accesses that a run showed to race, whatever it was meant to show: their program counters, the
+/// smaller first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    pub pcs: [u64; 2],
+    pub proof: Proof,
+}
+
+impl Sighting {
+    pub fn places(first: u64, second: u64) -> [u64; 2] {
+        [first.min(second), first.max(second)]
+    }
+
+    /// All that a run showed. If it had a loop that waits for a plain variable, this may order what
+    /// the detector saw.
+    pub fn of(report: &Report) -> Vec<Sighting> {
+        let held = report.held.iter().map(|(one, other)| Sighting {
+            pcs: Self::places(one.pc, other.pc),
+            proof: Proof::BothHeld,
+        });
+        let races = report.races.iter().filter(|_| report.spin.is_none());
+        let races = races.map(|race| Sighting {
+            pcs: Self::places(race.earlier.pc, race.later.pc),
+            proof: Proof::Detector,
+        });
+        held.chain(races).collect()
+    }
+}
+
 /// Judges a run under the schedule of `witness`.
 pub fn judge(trace: &Trace, witness: &Witness, report: &Report, ended: &Ended) -> Outcome {
     match &witness.bug {
         Bug::Race { first, second } => {
             let is_it = |pcs: [u64; 2]| are_these_places(trace, pcs, *first, *second);
-            let held = report.held.as_ref();
+            let mut held = report.held.iter();
             let mut races = report.races.iter();
-            let proof = if held.is_some_and(|(one, other)| is_it([one.pc, other.pc])) {
+            let proof = if held.any(|(one, other)| is_it([one.pc, other.pc])) {
                 Some(Proof::BothHeld)
             } else if races.any(|race| is_it([race.earlier.pc, race.later.pc])) {
                 Some(Proof::Detector)

@@ -7,7 +7,11 @@
 
 use norns_wire::report::{Unheld, Why};
 
-use super::replay::{IDLE_LOOKS, diverged, idle_looks, nobody_runs, wait_for_head};
+use super::patience::{
+    HELD_FOR, IDLE_LOOKS, MILLISECOND, Patience, READER_WATCHED_FOR, SEEN_TO_PASS, Wait,
+    idle_looks, lingers_for,
+};
+use super::replay::{diverged, nobody_runs, wait_for_head};
 use super::{Decision, Policy};
 use crate::board::Board;
 use crate::deadlock::{ASLEEP_LOOK, ASLEEP_LOOKS};
@@ -18,82 +22,18 @@ use crate::thread::{Activity, HeadWait, Slot, Stage};
 /// The schedule's own two, and threads that linger.
 const MOST_HELD: usize = 12;
 const FIRST_LINGERING: usize = 2;
-/// How often threads may linger in all.
+/// How often threads may linger in all, and at one of several places: one that is passed again and
+/// again must not use up the time of the others.
 const MOST_LINGERS: u32 = 100;
+const MOST_LINGERS_AT_ONE: u8 = 6;
+/// Of how many places that is counted.
+const COUNTED: usize = 64;
 
-const MILLISECOND: i64 = 1_000_000;
-const HELD_FOR: Patience = Patience {
-    wall: 1500 * MILLISECOND,
-    processor: 300 * MILLISECOND,
-    longest: 10_000 * MILLISECOND,
-};
-const LINGERS_FOR: Patience = Patience {
-    wall: 30 * MILLISECOND,
-    processor: 10 * MILLISECOND,
-    longest: 400 * MILLISECOND,
-};
-const SEEN_TO_PASS: Patience = Patience {
-    wall: 60 * MILLISECOND,
-    processor: 20 * MILLISECOND,
-    longest: 3000 * MILLISECOND,
-};
-/// A thread that hardly gets to run, at the lowest priority of a busy machine, needs seconds.
-const READER_WATCHED_FOR: Patience = Patience {
-    wall: 1500 * MILLISECOND,
-    processor: 20 * MILLISECOND,
-    longest: 6000 * MILLISECOND,
-};
 const LINGER_LOOK: i64 = 2 * MILLISECOND;
 const READER_LOOK: i64 = 3 * MILLISECOND;
 /// How long the end of the process waits for threads that are held, or may come to be.
 const END_WAITS_FOR: i64 = 1500 * MILLISECOND;
 const END_LOOK: i64 = 20 * MILLISECOND;
-
-/// How long to wait for another thread: on a busy machine it may not have run at all.
-struct Patience {
-    wall: i64,
-    /// Of the thread that is waited for, or of the whole process.
-    processor: i64,
-    longest: i64,
-}
-
-/// Since when a thread waits, by the clock and by the processor time of another one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wait {
-    since: i64,
-    /// Whose processor time; `None` is the whole process.
-    of: Option<Slot>,
-    /// What that was at the first look.
-    processor: Option<i64>,
-}
-
-impl Wait {
-    fn begin(board: &mut Board, me: Slot, of: Option<Slot>) -> Self {
-        // What was asked before is the time of another thread.
-        board.thread_mut(me).facts.processor_time = None;
-        Wait {
-            since: board.now,
-            of,
-            processor: None,
-        }
-    }
-
-    /// The processor time, asked of the kernel once a look.
-    fn processor(&mut self, board: &Board, me: Slot) -> Result<i64, Question> {
-        let facts = board.thread(me).facts;
-        let processor = facts
-            .processor_time
-            .ok_or(Question::ProcessorTime(self.of))?;
-        self.processor.get_or_insert(processor);
-        Ok(processor)
-    }
-
-    fn is_enough(&self, patience: &Patience, now: i64, processor: i64) -> bool {
-        let wall = now - self.since;
-        let used = processor - self.processor.unwrap_or(processor);
-        wall >= patience.longest || wall >= patience.wall && used >= patience.processor
-    }
-}
 
 /// A thread that is stopped before an access.
 #[derive(Clone, Copy)]
@@ -127,11 +67,7 @@ const NOBODY: Held = Held {
     access: NO_ACCESS,
     over: false,
     partner: None,
-    wait: Wait {
-        since: 0,
-        of: None,
-        processor: None,
-    },
+    wait: Wait::NEVER,
     cursor: 0,
     asleep: 0,
     idle: 0,
@@ -153,6 +89,8 @@ fn conflict(one: &Access, other: &Access) -> bool {
 pub struct Hold {
     held: [Held; MOST_HELD],
     lingered: u32,
+    /// The same for each of the schedule's places.
+    lingered_at: [u8; COUNTED],
     /// The two accesses were both next at one moment.
     seen_both: bool,
 }
@@ -191,6 +129,7 @@ impl Hold {
         Hold {
             held: [NOBODY; MOST_HELD],
             lingered: 0,
+            lingered_at: [0; COUNTED],
             seen_both: false,
         }
     }
@@ -198,22 +137,38 @@ impl Hold {
     /// An access is about to happen at a place that the schedule names: does it have to linger, or
     /// to be held?
     pub fn begin(&mut self, board: &mut Board, me: Slot, access: Access) {
-        let hunts = board.schedule.map_or([0; 8], |schedule| schedule.hunts);
-        if board.started
-            && access.pc != 0
-            && hunts.contains(&access.pc)
+        let hunts = board.schedule.map_or(&[][..], |schedule| schedule.hunts);
+        let place = hunts.iter().position(|&pc| pc != 0 && pc == access.pc);
+        if let Some(place) = place
+            && board.started
             && board.next_step_of(me).is_none()
-            && !self.seen_both
-            && self.lingered < MOST_LINGERS
+            && self.may_linger(place, hunts.len())
         {
             let free = (FIRST_LINGERING..MOST_HELD).find(|&index| !self.held[index].is_there());
             if let Some(index) = free {
-                // Two different places of the prediction, unless it has only one.
-                let only_one = hunts[1] == 0;
-                return self.begin_hunt(board, me, access, index, only_one);
+                if let Some(count) = self.lingered_at.get_mut(place) {
+                    *count = count.saturating_add(1);
+                }
+                // Two different places of the prediction, unless it has only one. Of several
+                // predictions any two will do: they conflict.
+                let any_two = hunts.len() != 2;
+                return self.begin_hunt(board, me, access, index, any_two);
             }
         }
         self.next_hold(board, me, access, 0);
+    }
+
+    /// Whether a thread may linger at one of so many places. A prediction that was shown is not
+    /// looked for again; where there are several, the others are.
+    fn may_linger(&self, place: usize, places: usize) -> bool {
+        let here = self.lingered_at.get(place).copied().unwrap_or(0);
+        let of_several = places > 2;
+        let enough = if of_several {
+            here >= MOST_LINGERS_AT_ONE
+        } else {
+            self.seen_both
+        };
+        !enough && self.lingered < MOST_LINGERS
     }
 
     fn begin_hunt(
@@ -222,7 +177,7 @@ impl Hold {
         me: Slot,
         access: Access,
         index: usize,
-        only_one: bool,
+        any_two: bool,
     ) {
         self.held[index] = Held {
             thread: Some(me),
@@ -233,7 +188,7 @@ impl Hold {
         board.thread_mut(me).activity = Activity::Held;
         let partner = (FIRST_LINGERING..MOST_HELD).find(|&other| {
             let there = &self.held[other];
-            let other_place = there.access.pc != access.pc || only_one;
+            let other_place = there.access.pc != access.pc || any_two;
             other != index && there.is_there() && other_place && conflict(&access, &there.access)
         });
         if let Some(partner) = partner {
@@ -296,7 +251,7 @@ impl Hold {
         let entry = &mut self.held[index];
         let processor = entry.wait.processor(board, me)?;
         let is_enough = |patience: &Patience| entry.wait.is_enough(patience, board.now, processor);
-        let tired = board.is_free() && is_enough(&LINGERS_FOR);
+        let tired = board.is_free() && is_enough(&lingers_for(board));
         if !(nobody || tired || is_enough(&HELD_FOR)) {
             return Ok(Some(Decision::Sleep(Some(LINGER_LOOK))));
         }
@@ -483,7 +438,7 @@ impl Hold {
     /// The thread is about to take an inner lock of a predicted deadlock: others may take theirs
     /// first. False when it need not wait.
     pub fn lingers_before_lock(&mut self, board: &mut Board, me: Slot, pc: usize) -> bool {
-        let hunts = board.schedule.map_or([0; 8], |schedule| schedule.hunts);
+        let hunts = board.schedule.map_or(&[][..], |schedule| schedule.hunts);
         let lingers = pc != 0
             && hunts.contains(&pc)
             && self.lingered < MOST_LINGERS
@@ -503,7 +458,7 @@ impl Hold {
         mut wait: Wait,
     ) -> Result<Decision, Question> {
         let processor = wait.processor(board, me)?;
-        if wait.is_enough(&LINGERS_FOR, board.now, processor) {
+        if wait.is_enough(&lingers_for(board), board.now, processor) {
             return Ok(Decision::Go(Turn::Free));
         }
         board.thread_mut(me).stage = Stage::LingersBeforeLock(wait);

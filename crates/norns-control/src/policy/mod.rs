@@ -9,8 +9,11 @@
 //! | `hold` | before an access of a predicted race, for the other thread |
 //! | `priorities` | for threads of higher random priority |
 //! | `serial` | for the one turn to run |
+//!
+//! For how long, is in `patience`.
 
 pub mod hold;
+pub mod patience;
 pub mod priorities;
 pub mod replay;
 pub mod serial;

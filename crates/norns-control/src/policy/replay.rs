@@ -9,6 +9,7 @@ use norns_wire::Code;
 use norns_wire::report::Why;
 use norns_wire::schedule::{Step, What};
 
+use super::patience::{IDLE_LOOKS, idle_looks};
 use super::{Decision, Policy};
 use crate::board::Board;
 use crate::deadlock::{ASLEEP_LOOK, ASLEEP_LOOKS, nobody_runs_if_asleep};
@@ -154,33 +155,6 @@ pub fn wait_for_head(
     }
     board.thread_mut(me).stage = stage(wait);
     Ok(Decision::Sleep(Some(nap)))
-}
-
-/// At how many looks in a row a thread that others have waited for must be asleep to be given up.
-pub const IDLE_LOOKS: u32 = 5;
-/// For how long others wait for a thread before they look whether it is asleep, in nanoseconds.
-const WAITS_AT_LEAST: i64 = 600_000_000;
-const WAITS_AT_MOST: i64 = 10_000_000_000;
-
-/// Counts the looks at which a thread that others wait for, since so long, is asleep in the kernel: it
-/// polls with pauses, or waits for what nobody controls. One that does not get the processor is not
-/// asleep.
-pub fn idle_looks(
-    board: &Board,
-    me: Slot,
-    awaited: Slot,
-    since: i64,
-    looks: u32,
-) -> Result<u32, Question> {
-    let pace = board.schedule.map_or(0, |schedule| schedule.pace);
-    let patience = (2 * pace).clamp(WAITS_AT_LEAST, WAITS_AT_MOST);
-    let is_running = board.thread(awaited).activity == Activity::Running;
-    if !is_running || board.now - since < patience {
-        return Ok(0);
-    }
-    let facts = board.thread(me).facts;
-    let (_, asleep, _) = facts.turn_holder.ok_or(Question::TurnHolder(awaited))?;
-    Ok(if asleep { looks + 1 } else { 0 })
 }
 
 /// Whether no thread goes on before one that is held does, or the schedule's next step is done.

@@ -162,7 +162,7 @@ fn run(seed: u64) -> Vec<Act> {
             names: &NAMES,
             steps: &steps,
             holds: [Some(hold(&mut random)), Some(hold(&mut random))],
-            hunts: [1, 2, 0, 0, 0, 0, 0, 0],
+            hunts: &[1, 2, 3][..random.below(4)],
             pace: random.below(3) as i64 * 1_000_000_000,
         });
     }

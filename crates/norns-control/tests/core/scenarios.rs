@@ -397,7 +397,7 @@ fn threads_that_linger_meet() {
     let mut game = Game::new(&mut memory, |core| {
         core.follow(Schedule {
             names: &NAMES,
-            hunts: [10, 20, 0, 0, 0, 0, 0, 0],
+            hunts: &[10, 20],
             ..Schedule::empty()
         });
     });
@@ -411,6 +411,26 @@ fn threads_that_linger_meet() {
     // Once is enough.
     let act = game.say(ONE, Happened::Accesses(access(true, 10)));
     assert_eq!(act, Act::Go(Turn::Free));
+}
+
+#[test]
+fn with_several_candidates_threads_linger_on_after_a_meeting() {
+    let mut memory = memory();
+    let mut game = Game::new(&mut memory, |core| {
+        core.follow(Schedule {
+            names: &NAMES,
+            hunts: &[10, 20, 30],
+            ..Schedule::empty()
+        });
+    });
+    for pcs in [[10, 20], [10, 30]] {
+        let waits = game.say(ONE, Happened::Accesses(access(true, pcs[0])));
+        assert!(matches!(waits, Act::Sleep(_)));
+        let meets = game.say(TWO, Happened::Accesses(access(true, pcs[1])));
+        assert_eq!(meets, Act::Go(Turn::Free));
+        assert_eq!(game.wakes_after(ONE, waits), Act::Go(Turn::Free));
+    }
+    assert!(matches!(game.lines[..], [Line::Held(..), Line::Held(..)]));
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub fn watch(schedule: &Schedule) {
     let accesses = accesses.filter(|step| matches!(step.what, What::Access { .. }));
     let steps = accesses.map(|step| step.pc as usize);
     let holds = schedule.holds.iter().flatten().map(|hold| hold.pc as usize);
-    let hunts = schedule.hunts.iter().copied().filter(|pc| *pc != 0);
+    let hunts = schedule.hunts.iter().copied();
     for pc in steps.chain(holds).chain(hunts) {
         let (word, bit) = bit(pc);
         WATCHED[word].fetch_or(bit, Ordering::Relaxed);

@@ -8,14 +8,16 @@ use crate::sys;
 /// The schedule in this file; `None` when it cannot be read or is not understood.
 pub fn load(path: &[u8]) -> Option<Schedule<'static>> {
     let text = read_file(path)?;
-    let (mut step_count, mut name_count) = (0, 0);
+    let (mut step_count, mut name_count, mut hunt_count) = (0, 0, 0);
     let counted = parse(text, |record| {
         step_count += usize::from(matches!(record, Record::Step(_)));
         name_count += usize::from(matches!(record, Record::Thread(_)));
+        hunt_count += usize::from(matches!(record, Record::Hunt(_)));
     });
     counted.ok()?;
     let mut steps: Table<Step> = Table::new(step_count)?;
     let mut names: Table<&'static str> = Table::new(name_count)?;
+    let mut hunts: Table<usize> = Table::new(hunt_count)?;
     let mut schedule = Schedule::empty();
     let mut hold_count = 0;
     let parsed = parse(text, |record| match record {
@@ -27,15 +29,12 @@ pub fn load(path: &[u8]) -> Option<Schedule<'static>> {
                 hold_count += 1;
             }
         }
-        Record::Hunt(pc) => {
-            if let Some(place) = schedule.hunts.iter_mut().find(|place| **place == 0) {
-                *place = pc as usize;
-            }
-        }
+        Record::Hunt(pc) => hunts.push(pc as usize),
         Record::Pace(nanoseconds) => schedule.pace = nanoseconds as i64,
     });
     schedule.steps = steps.filled();
     schedule.names = names.filled();
+    schedule.hunts = hunts.filled();
     parsed.ok().map(|()| schedule)
 }
 
