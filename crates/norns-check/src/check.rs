@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use norns_budget::Budget;
 use norns_model::misuse::misuses;
-use norns_model::{Meaning, NotAnalysed, Witness};
+use norns_model::{Bug, Meaning, NotAnalysed, Witness};
 use norns_predict::Engine;
 use norns_replay::Ended;
 use norns_report::kind::Group;
@@ -58,6 +58,10 @@ pub enum Progress<'a> {
         events: usize,
     },
     ReplayingRecording,
+    /// Running the program, steered to the places of so many races at once.
+    Steering {
+        races: usize,
+    },
     /// The witnesses count from 1.
     Replaying {
         number: usize,
@@ -206,35 +210,64 @@ impl<E> Check<'_, E> {
         let mut confirmation = Confirmation::new(
             program,
             trace,
-            unseen_order.clone(),
+            unseen_order,
             self.work.clone(),
             self.time_is_up,
         );
-        let seen = self.races_of_the_run(trace);
-        let mut again = Vec::new();
-        if unseen_order.is_none() {
-            let (may_wait, at_once): (Vec<_>, Vec<_>) =
-                seen.iter().partition(|observed| observed.may_wait);
-            for observed in at_once {
-                again.extend(self.add_observed(run, trace, observed)?);
-            }
-            if !may_wait.is_empty() {
-                self.replay_recording(run, &mut confirmation)?;
-            }
-            for observed in may_wait {
-                self.add_if_not_ordered(run, &mut confirmation, observed)?;
-            }
-        }
+        let again = self.add_races_of_the_run(run, &mut confirmation)?;
         let witnesses = self.predict(run, trace)?;
         if !witnesses.is_empty() || !again.is_empty() || recorded.hung() {
             self.replay_recording(run, &mut confirmation)?;
         }
-        let (mut refuted, mut other_reads) = (0, 0);
-        for (number, (witness, tier)) in (1..).zip(&witnesses) {
-            self.observer.progress(Progress::Replaying {
-                number,
-                of: witnesses.len(),
+        self.steer(&mut confirmation, &witnesses)?;
+        self.replay_predictions(run, &mut confirmation, &witnesses)?;
+        self.show_again(run, &mut confirmation, again)?;
+        if confirmation.forked {
+            self.all.not_analysed.push(NotAnalysed::ChildProcesses);
+        }
+        Ok(())
+    }
+
+    /// Runs the program steered to all races that are only predicted.
+    fn steer<P: Program<Error = E>>(
+        &mut self,
+        confirmation: &mut Confirmation<P>,
+        witnesses: &[(Witness, Tier)],
+    ) -> Result<(), E> {
+        let bare = Predicted {
+            steps: Steps::None,
+            ..predicted(confirmation.trace)
+        };
+        let open = witnesses
+            .iter()
+            .map(|(witness, _)| witness)
+            .filter(|witness| {
+                let finding = bare.finding(witness);
+                matches!(witness.bug, Bug::Race { .. })
+                    && self.is_wanted(&finding)
+                    && !findings::is_settled(&self.all, &finding)
             });
+        let races: Vec<&Bug> = open.map(|witness| &witness.bug).collect();
+        if !races.is_empty() {
+            let steering = Progress::Steering { races: races.len() };
+            self.observer.progress(steering);
+            confirmation.steer(&races)?;
+        }
+        Ok(())
+    }
+
+    /// Replays every prediction that is not settled, and lists or counts it.
+    fn replay_predictions<P: Program<Error = E>>(
+        &mut self,
+        run: u32,
+        confirmation: &mut Confirmation<P>,
+        witnesses: &[(Witness, Tier)],
+    ) -> Result<(), E> {
+        let trace = confirmation.trace;
+        let (mut refuted, mut other_reads) = (0, 0);
+        for (number, (witness, tier)) in (1..).zip(witnesses) {
+            let of = witnesses.len();
+            self.observer.progress(Progress::Replaying { number, of });
             let mut finding = predicted(trace).finding(witness);
             if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
                 continue;
@@ -245,28 +278,18 @@ impl<E> Check<'_, E> {
             }
             let tried = confirmation.confirm(witness, &mut finding)?;
             finding.witness = Some(predicted(trace).steps(&tried.witness));
-            if let Some(why) = &unseen_order
-                && finding.status == Status::Predicted
-                && seen.iter().any(|one| one.witness.bug == witness.bug)
-            {
-                finding.verdict = Some(Verdict::NotUnderstood(why.clone()));
-            }
-            let is_counted = !self.options.list_refuted
-                && finding.status == Status::Predicted
-                && !matches!(finding.verdict, Some(Verdict::NotUnderstood(_)));
-            if is_counted && confirmation.is_reliable && is_refuted(&finding) {
+            let is_open = finding.status == Status::Predicted
+                && !self.options.list_refuted
+                && !findings::is_listed(&self.all, &finding);
+            if is_open && confirmation.is_reliable && is_refuted(&finding) {
                 refuted += 1;
-            } else if is_counted && *tier == Tier::OtherReads {
+            } else if is_open && *tier == Tier::OtherReads {
                 other_reads += 1;
             } else {
                 self.add(run, trace, finding, Evidence::Tried(&tried))?;
             }
         }
-        self.show_again(run, &mut confirmation, again)?;
         let not_analysed = &mut self.all.not_analysed;
-        if confirmation.forked {
-            not_analysed.push(NotAnalysed::ChildProcesses);
-        }
         if refuted > 0 {
             not_analysed.push(NotAnalysed::RefutedByReplays {
                 predictions: refuted,
@@ -281,7 +304,7 @@ impl<E> Check<'_, E> {
     }
 
     /// Finds out whether the program follows its own recording, unless that is known already.
-    fn replay_recording<P: Program<Error = E>>(
+    pub(crate) fn replay_recording<P: Program<Error = E>>(
         &mut self,
         run: u32,
         confirmation: &mut Confirmation<P>,
@@ -338,14 +361,27 @@ impl<E> Check<'_, E> {
         self.all.undecided += prediction.undecided.len();
         self.all.not_analysed.extend(prediction.not_analysed);
         self.refuted_by_values(run, trace, &prediction.refuted)?;
-        let all = [prediction.deadlocks, prediction.stuck, prediction.races].concat();
         if options.meaning != Meaning::Optimistic {
+            let all = [prediction.deadlocks, prediction.stuck, prediction.races].concat();
             let kept = all.into_iter().map(|witness| (witness, Tier::SameReads));
             return Ok(kept.collect());
         }
+        // What no schedule shows, none that keeps reads does.
+        let can_be = |wanted: bool, found: &[&Vec<Witness>]| {
+            wanted && found.iter().any(|witnesses| !witnesses.is_empty())
+        };
+        let options = norns_predict::Options {
+            races: can_be(options.races, &[&prediction.races]),
+            deadlocks: can_be(
+                options.deadlocks,
+                &[&prediction.deadlocks, &prediction.stuck],
+            ),
+            ..options
+        };
         let keep = || norns_predict::predict_keeping_reads(trace, &options, self.work);
         let keeping = self.work.stage(1, 3, keep);
         let keeping = [keeping.deadlocks, keeping.stuck, keeping.races].concat();
+        let all = [prediction.deadlocks, prediction.stuck, prediction.races].concat();
         let key = |witness: &Witness| {
             let mut places: Vec<_> = { witness.bug.events().into_iter() }
                 .map(|event| trace.events[event.index()])
@@ -412,8 +448,8 @@ impl<E> Check<'_, E> {
         Ok(())
     }
 
-    /// Puts a finding in place of the one of the same bug that was added before.
-    pub(crate) fn replace(
+    /// Adds a finding, in place of the one of the same bug if there is one.
+    pub(crate) fn put(
         &mut self,
         run: u32,
         trace: &Trace,
@@ -421,11 +457,9 @@ impl<E> Check<'_, E> {
         evidence: Evidence,
     ) -> Result<(), E> {
         finding.id = format!("unnamed-{}", self.serial);
-        if findings::replace(&mut self.all, finding.clone()) {
-            self.serial += 1;
-            self.observer.found(run, trace, &finding, evidence)?;
-        }
-        Ok(())
+        findings::put(&mut self.all, finding.clone());
+        self.serial += 1;
+        self.observer.found(run, trace, &finding, evidence)
     }
 }
 

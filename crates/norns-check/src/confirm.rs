@@ -6,19 +6,26 @@
 //!    witness, for at most `ROUNDS` of them.
 //! 3. The last tries have no schedule: threads wait at the places of the bug, with and without
 //!    random priorities. They are given up once they have found nothing for several bugs.
+//!
+//! Before that, runs that are steered to the places of many races at once may have shown some of them,
+//! and so may the replays of others: what any run shows is remembered.
+
+use std::collections::BTreeMap;
 
 use norns_budget::Budget;
 use norns_model::{Bug, NotAnalysed, Witness};
-use norns_replay::Proof;
 use norns_replay::schedule::{self, Accesses, Way};
+use norns_replay::{Proof, Sighting};
 use norns_report::{Finding, Status, Verdict};
-use norns_trace::Trace;
+use norns_trace::{EventIndex, Trace};
 
 use crate::observed::Hang;
 use crate::program::{Outcome, Program, Replayed};
 use crate::refine::{self, Refinement, Screened};
 use crate::wait_loops::WaitLoops;
 
+/// Fewer races than this are not worth a steered run: each has replays of its own.
+const FEWEST_STEERED: usize = 3;
 /// How many witnesses of one bug are tried, and how often it is looked for with random priorities.
 const ROUNDS: usize = 5;
 const RANDOM_TRIES: u64 = 3;
@@ -54,6 +61,8 @@ pub struct Confirmation<'a, P: Program> {
     time_is_up: &'a dyn Fn() -> bool,
     refinement: Refinement<'a>,
     loops: WaitLoops,
+    /// The races that runs have shown, by their program counters.
+    seen: BTreeMap<[u64; 2], Proof>,
     /// Whether the program follows its own recording. If not, a replay refutes nothing.
     pub is_reliable: bool,
     pub has_replayed_recording: bool,
@@ -80,6 +89,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
             time_is_up,
             refinement: Refinement::new(trace, work),
             loops: WaitLoops::default(),
+            seen: BTreeMap::new(),
             is_reliable: true,
             has_replayed_recording: false,
             forked: false,
@@ -109,11 +119,77 @@ impl<'a, P: Program> Confirmation<'a, P> {
         Ok(rerun.hang)
     }
 
+    /// Runs the program a few times, steered to all these races at once.
+    pub fn steer(&mut self, races: &[&Bug]) -> Result<(), P::Error> {
+        for seed in [None, Some(1)] {
+            let is_open = |bug: &&&Bug| self.sighting(bug).is_none();
+            let open: Vec<&Bug> = races.iter().filter(is_open).copied().collect();
+            if open.len() < FEWEST_STEERED || (self.time_is_up)() {
+                break;
+            }
+            let sightings = self.program.steer(self.trace, &open, seed)?;
+            self.remember(sightings);
+        }
+        Ok(())
+    }
+
+    /// What may have ordered the accesses of a race unseen, so that only stopping both threads before
+    /// them proves it.
+    pub fn doubt(&self, bug: &Bug) -> Option<String> {
+        self.unseen_order.clone().or_else(|| {
+            let events = bug.events().into_iter();
+            let mut threads =
+                events.map(|event| self.trace.thread(self.trace.events[event.index()].thread));
+            let thread = threads.find(|thread| thread.comes_unseen())?;
+            Some(format!("it was not seen how {} was created", thread.name))
+        })
+    }
+
+    fn remember(&mut self, sightings: Vec<Sighting>) {
+        for Sighting { pcs, proof } in sightings {
+            let known = self.seen.entry(pcs).or_insert(proof);
+            if proof == Proof::BothHeld {
+                *known = proof;
+            }
+        }
+    }
+
+    /// What an earlier run has shown of a race, if that is a proof.
+    fn sighting(&self, bug: &Bug) -> Option<Proof> {
+        let Bug::Race { first, second } = *bug else {
+            return None;
+        };
+        let pc = |event: EventIndex| {
+            let event = self.trace.events[event.index()];
+            self.trace.place(event.place).pc
+        };
+        let proof = *self.seen.get(&Sighting::places(pc(first), pc(second)))?;
+        let is_proof = proof == Proof::BothHeld
+            || self.doubt(bug).is_none() && !self.loops.order(self.trace, bug, proof);
+        is_proof.then_some(proof)
+    }
+
     /// Replays a witness, and others of the same bug if the program does not follow it, and
     /// writes status and verdict into the finding. Without a verdict nothing was replayed, because
     /// the time was up.
     pub fn confirm(&mut self, witness: &Witness, finding: &mut Finding) -> Result<Tried, P::Error> {
         let mut tried = Tried::not_replayed(witness);
+        if let Some(proof) = self.sighting(&witness.bug) {
+            // The detector does not know of a loop that orders what it saw: a replay of the race
+            // itself does.
+            if proof == Proof::Detector && !(self.time_is_up)() {
+                let replayed = self.replay(witness, tried.way)?;
+                if decide(finding, &replayed, None) {
+                    return Ok(tried);
+                }
+            }
+            tried.way = Way::Hunt;
+            finding.status = Status::Confirmed;
+            let how = proof.describe();
+            let how = format!("{how}; in a run that was to show other races as well");
+            finding.verdict = Some(Verdict::Confirmed(how));
+            return Ok(tried);
+        }
         let mut most_fruitless = MOST_FRUITLESS;
         let screened = self.refinement.screen(witness);
         let settled = match screened {
@@ -275,12 +351,15 @@ impl<'a, P: Program> Confirmation<'a, P> {
         let mut replayed = self.program.replay(self.trace, witness, way)?;
         self.forked |= replayed.forked;
         self.loops.learn(&replayed);
+        self.remember(std::mem::take(&mut replayed.sightings));
         if let Outcome::Confirmed(proof) = replayed.outcome
             && self.loops.order(self.trace, &witness.bug, proof)
         {
             replayed.outcome = Outcome::OrderedBySpinLoop;
         }
-        if self.unseen_order.is_some() && replayed.outcome == Outcome::Confirmed(Proof::Detector) {
+        if replayed.outcome == Outcome::Confirmed(Proof::Detector)
+            && self.doubt(&witness.bug).is_some()
+        {
             replayed.outcome = Outcome::NoBug;
         }
         Ok(replayed)

@@ -32,6 +32,12 @@ pub fn is_settled(all: &Findings, finding: &Finding) -> bool {
         .any(|known| known.status != Status::Predicted && is_same(known, finding))
 }
 
+/// Whether the same bug is in the list.
+pub fn is_listed(all: &Findings, finding: &Finding) -> bool {
+    let mut known = all.findings.iter();
+    known.any(|known| is_same(known, finding))
+}
+
 /// Adds a finding, or replaces the one of the same bug if this one says more. Whether the list
 /// has changed.
 pub fn add(all: &mut Findings, finding: Finding) -> bool {
@@ -47,15 +53,12 @@ pub fn add(all: &mut Findings, finding: Finding) -> bool {
     true
 }
 
-/// Puts the finding in place of the one of the same bug. Whether there was one.
-pub fn replace(all: &mut Findings, finding: Finding) -> bool {
+/// Adds a finding, in place of the one of the same bug if there is one.
+pub fn put(all: &mut Findings, finding: Finding) {
     let mut known = all.findings.iter_mut();
     match known.find(|known| is_same(known, &finding)) {
-        Some(known) => {
-            *known = finding;
-            true
-        }
-        None => false,
+        Some(known) => *known = finding,
+        None => all.findings.push(finding),
     }
 }
 

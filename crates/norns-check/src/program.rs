@@ -1,8 +1,8 @@
 //! How a check sees the program: something that can be recorded, and run again under a schedule.
 
-use norns_model::Witness;
+use norns_model::{Bug, Witness};
 use norns_replay::schedule::Way;
-use norns_replay::{Ended, Proof};
+use norns_replay::{Ended, Proof, Sighting};
 use norns_trace::{EventIndex, Trace, Warning};
 
 use crate::observed::Hang;
@@ -28,6 +28,15 @@ pub trait Program {
         witness: &Witness,
         way: Way,
     ) -> Result<Replayed, Self::Error>;
+
+    /// Runs the program nearly free, with threads that linger at the places of all these races of the
+    /// last recording, and returns the races that this showed. A seed asks for random priorities.
+    fn steer(
+        &mut self,
+        trace: &Trace,
+        races: &[&Bug],
+        seed: Option<u64>,
+    ) -> Result<Vec<Sighting>, Self::Error>;
 }
 
 /// A recorded run.
@@ -106,6 +115,8 @@ pub struct Replayed {
     /// The program counter of the read that a loop repeats to wait for a variable, if the run had
     /// such a loop.
     pub wait_loop: Option<u64>,
+    /// The races that it showed, its own or others.
+    pub sightings: Vec<Sighting>,
     /// Whether the program made a child process, which nobody watched.
     pub forked: bool,
 }

@@ -27,16 +27,57 @@ const MOST_TRIED_FOR_LOOPS: usize = 16;
 const NOTHING_ORDERS_IT: &str = "nothing orders the two accesses";
 
 impl<E> Check<'_, E> {
-    pub(crate) fn races_of_the_run(&self, trace: &Trace) -> Vec<Observed> {
+    /// Adds the races of the run: confirmed, ordered by a loop, or in doubt. Returns those that no
+    /// replay has shown yet.
+    pub(crate) fn add_races_of_the_run<P: Program<Error = E>>(
+        &mut self,
+        run: u32,
+        confirmation: &mut Confirmation<P>,
+    ) -> Result<Vec<(Finding, Tried)>, E> {
         let mut kinds = self.options.kinds.iter();
         if !kinds.any(|kind| kind.group() == Group::Race) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        observed_races(&Model::new(trace, Meaning::Optimistic))
+        let trace = confirmation.trace;
+        let mut again = Vec::new();
+        let mut may_wait = Vec::new();
+        for observed in observed_races(&Model::new(trace, Meaning::Optimistic)) {
+            if let Some(why) = confirmation.doubt(&observed.witness.bug) {
+                self.add_doubtful(run, trace, &observed, why)?;
+            } else if observed.may_wait {
+                may_wait.push(observed);
+            } else {
+                again.extend(self.add_observed(run, trace, &observed)?);
+            }
+        }
+        if !may_wait.is_empty() {
+            self.replay_recording(run, confirmation)?;
+        }
+        for observed in &may_wait {
+            self.add_if_not_ordered(run, confirmation, observed)?;
+        }
+        Ok(again)
+    }
+
+    /// Adds a race as predicted, since something that is not understood may have ordered it.
+    fn add_doubtful(
+        &mut self,
+        run: u32,
+        trace: &Trace,
+        observed: &Observed,
+        why: String,
+    ) -> Result<(), E> {
+        let mut finding = predicted(trace).finding(&observed.witness);
+        if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
+            return Ok(());
+        }
+        finding.verdict = Some(Verdict::NotUnderstood(why));
+        let tried = first_try(observed);
+        self.add(run, trace, finding, Evidence::Tried(&tried))
     }
 
     /// Adds a race as confirmed. Returns it with its finding, unless that is not wanted or known.
-    pub(crate) fn add_observed(
+    fn add_observed(
         &mut self,
         run: u32,
         trace: &Trace,
@@ -54,7 +95,7 @@ impl<E> Check<'_, E> {
     }
 
     /// Adds a race as confirmed, or as ordered by a loop if a replay shows one.
-    pub(crate) fn add_if_not_ordered<P: Program<Error = E>>(
+    fn add_if_not_ordered<P: Program<Error = E>>(
         &mut self,
         run: u32,
         confirmation: &mut Confirmation<P>,
@@ -106,7 +147,7 @@ impl<E> Check<'_, E> {
                 Some(Again::Shown(proof)) => {
                     let how = format!("{NOTHING_ORDERS_IT}; in a replay {}", proof.describe());
                     finding.verdict = Some(Verdict::Observed(how));
-                    self.replace(run, confirmation.trace, finding, Evidence::Tried(&tried))?;
+                    self.put(run, confirmation.trace, finding, Evidence::Tried(&tried))?;
                     misses = 0;
                 }
                 Some(Again::OrderedBySpinLoop) | None => misses += 1,

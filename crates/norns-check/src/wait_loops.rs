@@ -82,6 +82,7 @@ mod tests {
         loops.learn(&Replayed {
             outcome: Outcome::NoBug,
             wait_loop: Some(pc(read_of_loop)),
+            sightings: Vec::new(),
             forked: false,
         });
         let [first, second] = race.map(EventIndex);

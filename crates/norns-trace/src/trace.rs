@@ -31,6 +31,14 @@ pub struct Thread {
     pub parent: Option<ThreadId>,
 }
 
+impl Thread {
+    /// Whether a recorder did not see who created the thread, such as one of the C library for timers:
+    /// it is then named `T?n`, and what came before it is not known.
+    pub fn comes_unseen(&self) -> bool {
+        self.parent.is_none() && self.name.starts_with("T?")
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ObjectKind {
     Mutex,

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use norns_model::Witness;
 use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer};
-use norns_report::Finding;
+use norns_report::{Finding, Verdict};
 use norns_trace::Trace;
 use norns_wire::environment;
 
@@ -104,6 +104,13 @@ fn count(
     drop(stage);
     if let Some(other) = other {
         println!("{}: {other}", finding.id);
+    }
+    if shown < arguments.times && matches!(finding.verdict, Some(Verdict::Observed(_))) {
+        println!(
+            "{}: the recorded run had it; a replay follows what came before it there as far as the \
+             program does",
+            finding.id
+        );
     }
     println!(
         "{}: happened {shown} of {} times",

@@ -14,7 +14,7 @@ use norns_check::{Outcome, Program, Recorded, Replayed, Rerun};
 use norns_model::{Bug, Meaning, Model, Readiness, State, Step, Witness};
 use norns_random::Random;
 use norns_replay::schedule::{Accesses, Way};
-use norns_replay::{Ended, Proof};
+use norns_replay::{Ended, Proof, Sighting};
 use norns_trace::{EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
 
 pub struct Simulated {
@@ -74,8 +74,32 @@ impl Program for Simulated {
         Ok(Replayed {
             outcome,
             wait_loop: None,
+            sightings: Vec::new(),
             forked: false,
         })
+    }
+
+    /// A run of its own for every race: what a steered run meets at all, it has met.
+    fn steer(
+        &mut self,
+        trace: &Trace,
+        races: &[&Bug],
+        seed: Option<u64>,
+    ) -> Result<Vec<Sighting>, Infallible> {
+        self.replays.set(self.replays.get() + 1);
+        let model = Model::new(trace, Meaning::Optimistic);
+        let recorded = seen_in_recording(trace, &self.deciding);
+        let pc = |event: EventIndex| trace.place(trace.events[event.index()].place).pc;
+        let met = races.iter().filter_map(|bug| {
+            let world = World::new(&model, &recorded);
+            let Outcome::Confirmed(proof) = world.wander(bug, seed.unwrap_or(0)) else {
+                return None;
+            };
+            let events = bug.events();
+            let pcs = Sighting::places(pc(events[0]), pc(events[1]));
+            Some(Sighting { pcs, proof })
+        });
+        Ok(met.collect())
     }
 }
 

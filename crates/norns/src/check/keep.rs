@@ -46,6 +46,7 @@ impl Observer for Keeper<'_> {
             Progress::Recording { of: 1, .. } => "recording".into(),
             Progress::Recording { number, of } => format!("recording {number} of at most {of}"),
             Progress::Predicting { events } => format!("predicting from {events} events"),
+            Progress::Steering { races } => format!("steering to the places of {races} races"),
             Progress::ReplayingRecording => "replaying the recording".into(),
             Progress::Replaying { number, of } => {
                 if let Some(stage) = &self.stage {

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use norns_check::{Hang, Outcome, Recorded, Replayed, Rerun};
-use norns_model::Witness;
+use norns_model::{Bug, Witness};
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
-use norns_replay::{Ended, How, Limits, Program, Replayer, Report, record};
+use norns_replay::{Ended, How, Limits, Program, Replayer, Report, Sighting, record};
 use norns_trace::symbolise::Symboliser;
 use norns_trace::{Recording, Trace, info};
 
@@ -203,9 +203,21 @@ impl norns_check::Program for Checked<'_> {
         };
         Ok(Replayed {
             outcome,
+            sightings: Sighting::of(&replay.report),
             wait_loop: replay.report.spin.as_ref().map(|spin| spin.pc),
             forked: replay.report.forked,
         })
+    }
+
+    fn steer(&mut self, trace: &Trace, races: &[&Bug], seed: Option<u64>) -> Result<Vec<Sighting>> {
+        let name = match seed {
+            Some(seed) => format!("steered-{seed}"),
+            None => "steered".into(),
+        };
+        let races = races.iter().copied();
+        let (report, _) = self.replayer(trace).steer(races, &name, seed)?;
+        self.warn_once(&report);
+        Ok(Sighting::of(&report))
     }
 }
 
