@@ -103,9 +103,16 @@ struct Accesses {
     writes: Vec<(ThreadId, [u32; 2])>,
     /// Whether two writes since the last one that came after all others are unordered.
     is_ambiguous: bool,
-    /// By thread and kind: the reads that may still turn out to be unordered with a write, with
-    /// their epochs.
-    reads: Vec<(ThreadId, bool, Vec<(u32, EventIndex)>)>,
+    /// The reads that may still turn out to be unordered with a write; one entry for each thread and
+    /// kind.
+    reads: Vec<Reads>,
+}
+
+struct Reads {
+    thread: ThreadId,
+    is_atomic: bool,
+    /// With their epochs, in ascending order.
+    events: Vec<(u32, EventIndex)>,
 }
 
 /// For every event, whether it is a plain read whose write is not known.
@@ -160,11 +167,15 @@ impl Accesses {
             if self.is_ambiguous || !all_ordered {
                 unknown[here.index()] = true;
             } else {
-                let is_it =
-                    |known: &&mut (ThreadId, bool, _)| known.0 == thread && known.1 == is_atomic;
-                match self.reads.iter_mut().find(is_it) {
-                    Some((_, _, reads)) => reads.push((epoch, here)),
-                    None => self.reads.push((thread, is_atomic, vec![(epoch, here)])),
+                let is_own =
+                    |known: &&mut Reads| (known.thread, known.is_atomic) == (thread, is_atomic);
+                match self.reads.iter_mut().find(is_own) {
+                    Some(known) => known.events.push((epoch, here)),
+                    None => self.reads.push(Reads {
+                        thread,
+                        is_atomic,
+                        events: vec![(epoch, here)],
+                    }),
                 }
             }
         }
@@ -178,12 +189,12 @@ impl Accesses {
                     self.writes.push((thread, epochs));
                 }
             }
-            for (other, atomic, reads) in &mut self.reads {
-                while let Some(&(epoch, read)) = reads.last()
-                    && !is_ordered(*other, epoch, *atomic)
+            for known in &mut self.reads {
+                while let Some(&(epoch, read)) = known.events.last()
+                    && !is_ordered(known.thread, epoch, known.is_atomic)
                 {
                     unknown[read.index()] = true;
-                    reads.pop();
+                    known.events.pop();
                 }
             }
         }
