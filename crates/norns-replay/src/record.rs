@@ -137,7 +137,8 @@ pub fn record(
         }
         program.input = Input::File(path);
     }
-    let (recording, more) = norns_trace::read_recording(trace)?;
+    let (mut recording, more) = norns_trace::read_recording(trace)?;
+    recording.trace.understand();
     let mut warnings = finished.warnings;
     warnings.extend(more);
     Ok(Recorded {

@@ -7,7 +7,7 @@ use norns_model::Bug;
 use norns_trace::effect::{OnBarrier, OnCondition, OnLock, OnSemaphore, OnThread};
 use norns_trace::{
     Access, AtomicKind, Effect, Event, EventIndex, Mode, ObjectId, ObjectKind, Op, SourcePlace,
-    TouchKind, Trace,
+    Touch, TouchKind, Trace, descriptor_number,
 };
 use serde::{Deserialize, Serialize};
 
@@ -213,8 +213,12 @@ pub fn object_name(trace: &Trace, id: ObjectId) -> String {
     format!("{kind} {}", address_name(trace, id))
 }
 
-/// The global that holds these bytes, or the bare address.
+/// The global that holds these bytes, the descriptor that the address stands for, or the bare
+/// address.
 pub fn memory_name(trace: &Trace, access: Access) -> String {
+    if let Some(number) = descriptor_number(access.address) {
+        return format!("descriptor {number}");
+    }
     symbol_name(trace, access.address).unwrap_or_else(|| format!("{:#x}", access.address))
 }
 
@@ -228,6 +232,9 @@ fn symbol_name(trace: &Trace, address: u64) -> Option<String> {
 
 /// How the memory of an access came to be, in a sentence. Scans the trace.
 pub fn origin(trace: &Trace, access: Access, index: EventIndex) -> String {
+    if let Some(number) = descriptor_number(access.address) {
+        return format!("the file that is open as descriptor {number}");
+    }
     if let Some(symbol) = trace.symbol_at(access.address) {
         return format!("global `{}` of {} bytes", symbol.name, symbol.size);
     }
@@ -273,7 +280,13 @@ pub fn origin(trace: &Trace, access: Access, index: EventIndex) -> String {
 pub fn bug_kind(trace: &Trace, bug: &Bug) -> Kind {
     let does = |event: &EventIndex| access_kind(trace.events[event.index()].op);
     match bug {
-        Bug::Race { first, second } => Kind::of_race([does(first), does(second)]),
+        Bug::Race { first, second } => {
+            let touch = Touch::of(trace.events[first.index()].op);
+            match touch.and_then(|touch| descriptor_number(touch.access.address)) {
+                Some(_) => Kind::ClosedInUse,
+                None => Kind::of_race([does(first), does(second)]),
+            }
+        }
         Bug::LockDeadlock { .. } => Kind::Deadlock,
         Bug::Stuck { .. } => Kind::Stuck,
     }

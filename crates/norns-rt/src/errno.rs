@@ -4,6 +4,7 @@
 use core::ffi::c_int;
 
 pub const EINTR: c_int = 4;
+pub const EBADF: c_int = 9;
 pub const EAGAIN: c_int = 11;
 pub const EBUSY: c_int = 16;
 pub const EFBIG: c_int = 27;

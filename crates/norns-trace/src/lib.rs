@@ -12,9 +12,9 @@ pub mod effect;
 pub mod encoding;
 pub mod error;
 pub mod event;
-pub mod handed_over;
+mod handed_over;
 pub mod item;
-pub mod life;
+mod life;
 pub mod operation;
 mod raw;
 mod raw_file;
@@ -32,9 +32,9 @@ pub use event::{
     Access, AtomicKind, Event, EventIndex, MemoryOrder, ObjectId, Op, PlaceId, ThreadId,
 };
 pub use item::{AccessValue, Info, Item, info};
-pub use norns_wire::misuse;
+pub use norns_wire::{descriptor_number, misuse};
 pub use reader::{
     Reader, Recording, create_raw, event_count, finish, finish_beginning, read, read_recording,
-    write,
+    read_understood, write,
 };
 pub use trace::{Object, ObjectKind, Place, SourcePlace, Symbol, Thread, Trace};

@@ -10,6 +10,12 @@
 //! mutex after it was unlocked. So a use stands before its operation, and of a wait only the use of the
 //! mutex, which is locked again, stands after it.
 //!
+//! Descriptors have the same life: the runtime tells their uses and their end, at addresses that stand
+//! for them (`norns_wire::descriptor_address`). Here those are left out that no other thread ends.
+//!
+//! Libraries that are not instrumented may count references with atomic operations that nobody sees.
+//! So only what the program's own code does counts, and what the C++ library does for it.
+//!
 //! An end is obviously ordered if all other threads that use the object were joined by then.
 
 use std::collections::BTreeMap;
@@ -18,12 +24,21 @@ use rustc_hash::FxHashSet;
 
 use crate::effect::{Effect, OnBarrier, OnCondition, OnLock, OnSemaphore, OnThread};
 use crate::event::{Access, Event, EventIndex, ObjectId, Op, ThreadId};
-use crate::trace::Trace;
+use crate::trace::{SourcePlace, Trace};
+use norns_wire::descriptor_number;
 
 /// Adds the uses of objects whose life may end too early.
 pub fn show_uses(trace: &mut Trace) {
-    let mortal = find(trace);
-    if mortal.is_empty() {
+    let own = own_places(trace);
+    let mortal = find(trace, &own);
+    let is_left_out = |event: &Event| {
+        let (Op::Use(object) | Op::Destroy(object) | Op::Initialise(object)) = event.op else {
+            return false;
+        };
+        let safe = descriptor_number(object.address).is_some();
+        !own[event.place.index()] || safe && !mortal.contains(&object.address)
+    };
+    if mortal.is_empty() && !trace.events.iter().any(is_left_out) {
         return;
     }
     let next = next_in_thread(trace);
@@ -45,14 +60,18 @@ pub fn show_uses(trace: &mut Trace) {
         let last = std::mem::replace(&mut last[event.thread.index()], event.op);
         let next = next[i].map(|next: u32| trace.events[next as usize].op);
         let ([first, second], after) = used(event.op, last, next);
+        if is_left_out(&event) {
+            moved.push(EventIndex::from_index(events.len()));
+            continue;
+        }
         // A trace that was written with its uses has them already.
-        if !matches!(last, Op::Use(_)) {
+        if !matches!(last, Op::Use(_)) && own[event.place.index()] {
             events.extend(use_of(first, event));
             events.extend(use_of(second, event));
         }
         moved.push(EventIndex::from_index(events.len()));
         events.push(event);
-        if !matches!(next, Some(Op::Use(_))) {
+        if !matches!(next, Some(Op::Use(_))) && own[event.place.index()] {
             events.extend(use_of(after, event));
         }
     }
@@ -104,11 +123,34 @@ fn next_in_thread(trace: &Trace) -> Vec<Option<u32>> {
     next
 }
 
+/// For every place whether it is in the program's own code, or in the C++ library. Without symbols all
+/// places are taken to be.
+fn own_places(trace: &Trace) -> Vec<bool> {
+    let is_own = |frame: &SourcePlace| {
+        frame.line > 0 && !frame.file.starts_with("/usr/") || frame.function.starts_with("std::")
+    };
+    let places = trace.places.iter();
+    if places.clone().all(|place| place.frames.is_empty()) {
+        return vec![true; trace.places.len()];
+    }
+    places
+        .map(|place| place.frames.iter().any(is_own))
+        .collect()
+}
+
 /// The addresses of objects whose life one thread ends or begins while another one may use them.
-fn find(trace: &Trace) -> FxHashSet<u64> {
+fn find(trace: &Trace, own: &[bool]) -> FxHashSet<u64> {
     let mut users: BTreeMap<u64, FxHashSet<ThreadId>> = BTreeMap::new();
     let mut seen: FxHashSet<(ObjectId, ThreadId)> = FxHashSet::default();
-    for event in &trace.events {
+    for event in trace.events.iter().filter(|event| own[event.place.index()]) {
+        if let Op::Use(object) = event.op
+            && descriptor_number(object.address).is_some()
+        {
+            users
+                .entry(object.address)
+                .or_default()
+                .insert(event.thread);
+        }
         let (Effect::Lock(object, _)
         | Effect::Condition(object, _)
         | Effect::Barrier(object, OnBarrier::Enter | OnBarrier::Exit)

@@ -12,7 +12,6 @@ use crate::item::{Collector, Info, Item, info, items};
 use crate::raw::RawItems;
 use crate::trace::Trace;
 use crate::value_check::ValueCheck;
-use crate::{handed_over, life};
 
 /// A trace file as a stream of items. Memory does not grow with the number of events.
 pub struct Reader {
@@ -118,7 +117,14 @@ impl Recording {
     }
 }
 
-/// A whole trace in memory, for the analyses.
+/// A whole trace in memory, as analyses take it (`Trace::understand`).
+pub fn read_understood(path: &Path) -> Result<(Trace, Vec<Warning>), Error> {
+    let (mut trace, warnings) = read(path)?;
+    trace.understand();
+    Ok((trace, warnings))
+}
+
+/// A whole trace in memory, as it is in the file.
 pub fn read(path: &Path) -> Result<(Trace, Vec<Warning>), Error> {
     let (recording, warnings) = read_recording(path)?;
     Ok((recording.trace, warnings))
@@ -130,9 +136,7 @@ pub fn read_recording(path: &Path) -> Result<(Recording, Vec<Warning>), Error> {
     while let Some(item) = reader.next()? {
         collector.push(item);
     }
-    let (mut trace, info) = collector.finish();
-    handed_over::rename(&mut trace);
-    life::show_uses(&mut trace);
+    let (trace, info) = collector.finish();
     Ok((Recording { trace, info }, reader.into_warnings()))
 }
 

@@ -7,6 +7,7 @@
 //! synchronisation event of their thread.
 
 use crate::event::{Event, ObjectId, PlaceId, ThreadId};
+use crate::{handed_over, life};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
@@ -105,6 +106,14 @@ pub struct Value {
 }
 
 impl Trace {
+    /// Adds to the events of a file what they mean for locks and their memory: the operations on mutexes
+    /// that are handed over get other names, and uses of objects whose life may end too early are
+    /// shown. Doing it twice changes nothing more.
+    pub fn understand(&mut self) {
+        handed_over::rename(self);
+        life::show_uses(self);
+    }
+
     pub fn thread(&self, id: ThreadId) -> &Thread {
         &self.threads[id.index()]
     }

@@ -178,6 +178,24 @@ pub mod object {
     pub const SHARED: u8 = 0x80;
 }
 
+/// Descriptors have addresses from here on, where no memory is.
+pub const DESCRIPTORS: u64 = 0xfd << 56;
+
+/// What stands for a descriptor: its number, and how often that number was closed before.
+#[inline(always)]
+pub const fn descriptor_address(number: u32, generation: u16) -> u64 {
+    DESCRIPTORS | (generation as u64) << 32 | number as u64
+}
+
+/// The number of the descriptor that the address stands for.
+pub const fn descriptor_number(address: u64) -> Option<u32> {
+    if address >> 56 == DESCRIPTORS >> 56 {
+        Some(address as u32)
+    } else {
+        None
+    }
+}
+
 /// How an object is misused: the operand of `Code::Misuse`.
 pub mod misuse {
     /// An unlock of a lock that nobody holds.

@@ -28,5 +28,8 @@ pub mod tail;
 pub use chunk::{
     BadHeader, CHUNK_HEADER, CHUNK_MAGIC, ChunkHeader, ChunkKind, STREAM_VERSION, checksum,
 };
-pub use code::{Code, atomic_detail, channel_object, ended, lost, misuse, object};
+pub use code::{
+    Code, atomic_detail, channel_object, descriptor_address, descriptor_number, ended, lost,
+    misuse, object,
+};
 pub use stream::{Decoder, MAX_EVENT, Malformed, Record, SLOTS, Sites, put_varint};

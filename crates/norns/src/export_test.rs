@@ -40,7 +40,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     );
 
     let kept: SavedWitness = run.load(&format!("{}.witness.json", finding.id))?;
-    let (trace, _) = norns_trace::read(&run.path(&kept.trace))?;
+    let (trace, _) = norns_trace::read_understood(&run.path(&kept.trace))?;
     if let Some(witness) = kept.witness() {
         let schedule = schedule::of(&trace, &witness, kept.way());
         write(&folder.join(format!("{name}.schedule")), &schedule)?;

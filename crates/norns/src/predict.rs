@@ -252,7 +252,7 @@ pub fn read(file: &Path) -> anyhow::Result<(Trace, Vec<Warning>)> {
     if is_text(file) {
         return Ok((import(file, false)?.trace, Vec::new()));
     }
-    Ok(norns_trace::read(file)?)
+    Ok(norns_trace::read_understood(file)?)
 }
 
 /// The trace of a text.

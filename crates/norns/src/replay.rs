@@ -8,10 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use norns_model::Witness;
 use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer};
+use norns_report::kind::Group;
 use norns_report::{Finding, Verdict};
 use norns_trace::Trace;
 use norns_wire::environment;
@@ -44,7 +45,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let program = saved::load(&run)?;
     let kept: Option<SavedWitness> = run.load(&format!("{}.witness.json", finding.id)).ok();
     let name = kept.as_ref().map_or("trace.norns", |kept| &kept.trace);
-    let (trace, _) = norns_trace::read(&run.path(name))?;
+    let (trace, _) = norns_trace::read_understood(&run.path(name))?;
     let witness = kept.as_ref().and_then(SavedWitness::witness);
     let way = kept
         .as_ref()
@@ -55,6 +56,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     if arguments.gdb {
         return debug(&run, &finding, &program, &schedule);
+    }
+    if finding.kind.group() == Group::Misuse {
+        bail!(
+            "{} needs no schedule: the recorded run did it. `norns check` records the program again; \
+             `norns replay --gdb {}` runs it in the recorded order",
+            finding.id,
+            finding.id
+        );
     }
     let replayer = Replayer {
         program: &program,

@@ -252,7 +252,7 @@ impl Traces {
     fn read(&mut self, path: &Path) -> Result<&Trace> {
         Ok(match self.read.entry(path.to_path_buf()) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(norns_trace::read(path)?.0),
+            Entry::Vacant(new) => new.insert(norns_trace::read_understood(path)?.0),
         })
     }
 }

@@ -171,7 +171,7 @@ impl Checker<'_> {
                 )?;
             }
             Op::SemPost(semaphore) | Op::Give(semaphore) => {
-                *run.semaphores.entry(semaphore).or_default() += 1
+                *run.semaphores.entry(semaphore).or_default() += 1;
             }
             Op::Join(child) => {
                 need(

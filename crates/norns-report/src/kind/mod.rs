@@ -4,6 +4,7 @@
 //! of `--kind`, of suppressions, of the schema and of every view come from there; the tests below
 //! compare the documents with them.
 
+mod closed_in_use;
 mod data_race;
 mod deadlock;
 mod destroy_locked;
@@ -48,6 +49,8 @@ kinds! {
     DoubleFree = double_free,
     /// A synchronisation object that one thread destroys or initialises while another uses it.
     DestroyedInUse = destroyed_in_use,
+    /// A descriptor that one thread closes while another uses it.
+    ClosedInUse = closed_in_use,
     Deadlock = deadlock,
     /// A wait that nothing will end: condition, semaphore, barrier or join.
     Stuck = stuck,
@@ -339,11 +342,12 @@ mod tests {
         assert_eq!(
             words,
             [
-                "race: data race, use after free, double free, destroyed in use",
+                "race: data race, use after free, double free, destroyed in use, closed in use",
                 "data-race: data race",
                 "use-after-free: use after free",
                 "double-free: double free",
                 "destroyed-in-use: destroyed in use",
+                "closed-in-use: closed in use",
                 "deadlock: deadlock, endless wait",
                 "stuck: endless wait",
                 "misuse: unlock of what is not locked, unlock of another thread's lock, wait \

@@ -9,6 +9,7 @@
 
 pub mod descriptor;
 pub mod file_lock;
+pub mod life;
 pub mod signal;
 pub mod socket;
 pub mod stream;

@@ -2,7 +2,7 @@
 
 use super::descriptor::{self, Way, Ways};
 use super::{
-    begin_receive, begin_send, end_receive, end_send, file_lock, has_receiver, look, receive,
+    begin_receive, begin_send, end_receive, end_send, file_lock, has_receiver, life, look, receive,
     receive_end, send, send_end, signal, unknown, watching,
 };
 
@@ -17,6 +17,16 @@ const ALL_OF_A_COUNTER: u64 = 1 << 48;
 /// Sends up to `wanted` bytes with `call`, which returns how many it did. `value` is what an eventfd
 /// is given.
 pub fn sending(
+    file: i32,
+    wanted: usize,
+    value: impl FnOnce() -> u64,
+    pc: usize,
+    call: impl FnOnce() -> isize,
+) -> isize {
+    life::using(file, pc, || send_through(file, wanted, value, pc, call))
+}
+
+fn send_through(
     file: i32,
     wanted: usize,
     value: impl FnOnce() -> u64,
@@ -92,6 +102,21 @@ pub enum Leaves {
 /// # Safety
 /// `to` has as many bytes as the call returns, where that is an eventfd or a signalfd.
 pub unsafe fn receiving(
+    file: i32,
+    to: *const u8,
+    wanted: usize,
+    leaves: Leaves,
+    pc: usize,
+    call: impl FnOnce() -> isize,
+) -> isize {
+    // SAFETY: the caller's promise.
+    let through = || unsafe { receive_through(file, to, wanted, leaves, pc, call) };
+    life::using(file, pc, through)
+}
+
+/// # Safety
+/// As `receiving`.
+unsafe fn receive_through(
     file: i32,
     to: *const u8,
     wanted: usize,
@@ -216,6 +241,7 @@ pub fn closing(file: i32, pc: usize) {
 
 /// Takes a connection with `call`, which returns its descriptor.
 pub fn accepting(file: i32, pc: usize, call: impl FnOnce() -> i32) -> i32 {
+    life::used(file, pc);
     if !watching() {
         return call();
     }

@@ -5,9 +5,11 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use super::blocking::{POLLIN, POLLOUT, away, on};
 use super::buffer::{self, Message, Part};
+use crate::channels::life;
 use crate::channels::socket::{self, Name};
 use crate::channels::transfer::{self, Leaves, receiving, sending};
 use crate::channels::{self, watching};
+use crate::mode::is_off;
 use crate::{interpose, real};
 
 type Bytes = *mut c_void;
@@ -55,6 +57,12 @@ mod real_functions {
         fn close(file: c_int) -> c_int;
         fn dup2(old: c_int, new: c_int) -> c_int;
         fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int;
+        fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+        fn closefrom(first: c_int);
+        fn freopen(path: *const c_void, mode: *const c_void, stream: Bytes) -> Bytes;
+        fn closedir(directory: Bytes) -> c_int;
+        fn fileno(stream: Bytes) -> c_int;
+        fn dirfd(directory: Bytes) -> c_int;
         fn eventfd_read(file: c_int, value: *mut u64) -> c_int;
         fn eventfd_write(file: c_int, value: u64) -> c_int;
         fn timerfd_settime(file: c_int, flags: c_int, new: Bytes, old: Bytes) -> c_int;
@@ -150,6 +158,30 @@ unsafe fn connecting(
         channels::descriptor::ways(file);
     }
     result
+}
+
+/// The C library is about to close the descriptor of the stream.
+///
+/// # Safety
+/// `stream` is one, or null.
+pub unsafe fn stream_ends(stream: Bytes) {
+    // SAFETY: the caller's promise.
+    ends_with(stream, |stream| unsafe { real_call::fileno(stream) });
+}
+
+/// The C library is about to close the descriptor of a stream or directory, which `number` tells.
+fn ends_with(owner: Bytes, number: impl FnOnce(Bytes) -> c_int) {
+    if is_off() || owner.is_null() {
+        return;
+    }
+    // SAFETY: the error number of this thread.
+    let error = unsafe { crate::sys::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { error.read() };
+    // A stream without a descriptor is an error.
+    life::ended(number(owner));
+    // SAFETY: as above.
+    unsafe { error.write(before) };
 }
 
 interpose! {
@@ -364,7 +396,7 @@ interpose! {
     }
     fn socketpair(domain: c_int, sort: c_int, protocol: c_int, ends: *mut [c_int; 2]) -> c_int |pc| {
         let result = real_call::socketpair(domain, sort, protocol, ends);
-        if result == 0 && !crate::mode::is_off() {
+        if result == 0 && !is_off() {
             socket::paired(*ends);
         }
         result
@@ -376,17 +408,37 @@ interpose! {
     }
     fn close(file: c_int) -> c_int |pc| {
         transfer::closing(file, pc);
+        life::closing(file, pc);
         real_call::close(file)
     }
     fn dup2(old: c_int, new: c_int) -> c_int |pc| {
         if old != new {
             transfer::closing(new, pc);
+            life::used(new, pc);
         }
         real_call::dup2(old, new)
     }
     fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int |pc| {
         transfer::closing(new, pc);
+        life::used(new, pc);
         real_call::dup3(old, new, flags)
+    }
+
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int |pc| {
+        life::all_ended(first, last);
+        real_call::close_range(first, last, flags)
+    }
+    fn closefrom(first: c_int) |pc| {
+        life::all_ended(first.max(0) as c_uint, c_uint::MAX);
+        real_call::closefrom(first);
+    }
+    fn freopen(path: *const c_void, mode: *const c_void, stream: Bytes) -> Bytes |pc| {
+        stream_ends(stream);
+        real_call::freopen(path, mode, stream)
+    }
+    fn closedir(directory: Bytes) -> c_int |pc| {
+        ends_with(directory, |directory| real_call::dirfd(directory));
+        real_call::closedir(directory)
     }
 
     fn eventfd_read(file: c_int, into: *mut u64) -> c_int |pc| {

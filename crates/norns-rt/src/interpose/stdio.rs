@@ -7,6 +7,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use super::buffer::{filled, reads, seen};
+use super::descriptors;
 use super::format::{Arguments, Printed, Scanned, printed, scanned};
 use crate::channels::stream;
 use crate::mode::is_off;
@@ -324,6 +325,7 @@ interpose! {
     fn fclose(stream: Stream) -> c_int |pc| {
         stream::writes(stream, pc);
         stream::closes(stream, pc);
+        descriptors::stream_ends(stream);
         real_call::fclose(stream)
     }
 

@@ -17,7 +17,7 @@ use crate::item::{AccessValue, Info, Item, OBJECT_KINDS, ORDERS};
 use crate::operation::Operands;
 use crate::symbolise::Symboliser;
 use crate::trace::{Custom, Object, ObjectKind, Place, Thread};
-use norns_wire::{Code, channel_object, ended, lost, object};
+use norns_wire::{Code, channel_object, descriptor_number, ended, lost, object};
 
 /// What threads are named by.
 pub struct Names<'a> {
@@ -311,9 +311,12 @@ impl Convert {
         record: &Owned,
         out: &mut VecDeque<Item>,
     ) -> Option<Op> {
+        let life = access_of(record, 1)?;
+        if descriptor_number(record.address).is_some() {
+            return Some(Op::Destroy(life));
+        }
         let kind = kind_of(record.detail)?;
         self.objects.remove(&record.address);
-        let life = access_of(record, 1)?;
         self.name_memory(record.address, out);
         if record.code == Code::Destroy {
             return Some(Op::Destroy(life));

@@ -335,8 +335,10 @@ fn an_object_that_was_made_again_is_another_object() {
         .collect();
     assert_eq!(
         ops.join(", "),
-        "Lock(o0), Unlock(o0), Lock(o1), Unlock(o1), Free(Access { address: 240, size: 32 }), \
-         Lock(o2), Unlock(o2), SemInit { sem: o3, value: 7 }, SemPost(o3)"
+        "Lock(o0), Unlock(o0), Destroy(Access { address: 256, size: 1 }), Initialise(Access { address: \
+         256, size: 1 }), Lock(o1), Unlock(o1), Free(Access { address: 240, size: 32 }), Lock(o2), \
+         Unlock(o2), Initialise(Access { address: 512, size: 1 }), SemInit { sem: o3, value: 7 }, \
+         SemPost(o3)"
     );
 }
 

@@ -3,7 +3,7 @@
 
 use norns_trace::item::{Collector, items};
 use norns_trace::text::{Parser, Printer};
-use norns_trace::{Item, Trace, handed_over, life};
+use norns_trace::{Item, Trace};
 
 /// A trace of two threads, a mutex at 0x10 and a condition at 0x20.
 fn trace(events: &str) -> Trace {
@@ -41,8 +41,7 @@ fn events(trace: &Trace) -> Vec<String> {
 fn check(before: &str, after: &str) {
     let mut trace = trace(before);
     for _ in 0..2 {
-        handed_over::rename(&mut trace);
-        life::show_uses(&mut trace);
+        trace.understand();
         let expected: Vec<&str> = after.lines().map(str::trim).collect();
         assert_eq!(events(&trace), expected);
     }

@@ -40,7 +40,10 @@ struct Place {
 }
 
 fn is_race(kind: &str) -> bool {
-    matches!(kind, "data-race" | "use-after-free" | "destroyed-in-use")
+    matches!(
+        kind,
+        "data-race" | "use-after-free" | "destroyed-in-use" | "closed-in-use"
+    )
 }
 
 /// The expectations in a program, or what is wrong with their notation.
