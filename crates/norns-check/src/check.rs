@@ -281,7 +281,8 @@ impl<E> Check<'_, E> {
             let is_open = finding.status == Status::Predicted
                 && !self.options.list_refuted
                 && !findings::is_listed(&self.all, &finding);
-            if is_open && confirmation.is_reliable && is_refuted(&finding) {
+            let watched = confirmation.is_reliable && !confirmation.forked;
+            if is_open && watched && is_refuted(&finding) {
                 refuted += 1;
             } else if is_open && *tier == Tier::OtherReads {
                 other_reads += 1;
@@ -331,12 +332,19 @@ impl<E> Check<'_, E> {
 
     fn note_how_it_ended(&mut self, recorded: &Recorded) {
         let not_analysed = &mut self.all.not_analysed;
+        let last_lines = recorded.last_lines.clone();
         match recorded.ended {
-            Ended::Exited(_) => {}
+            Ended::Exited(0) => {}
+            Ended::Exited(status) => {
+                not_analysed.push(NotAnalysed::ErrorStatus { status, last_lines });
+            }
             _ => not_analysed.push(NotAnalysed::AfterTheEnd {
                 how: recorded.ended.describe(),
+                died: matches!(recorded.ended, Ended::Signalled(_) | Ended::OutOfMemory),
+                last_lines,
             }),
         }
+        not_analysed.extend(recorded.not_analysed.iter().cloned());
         let warnings = recorded.warnings.iter().cloned();
         not_analysed.extend(warnings.map(NotAnalysed::Trace));
     }

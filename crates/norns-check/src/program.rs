@@ -1,6 +1,6 @@
 //! How a check sees the program: something that can be recorded, and run again under a schedule.
 
-use norns_model::{Bug, Witness};
+use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::schedule::Way;
 use norns_replay::{Ended, Proof, Sighting};
 use norns_trace::{EventIndex, Trace, Warning};
@@ -49,6 +49,10 @@ pub struct Recorded {
     /// …"; `None` if everything that can is understood. A race is then proved only by stopping both
     /// threads before their accesses.
     pub unseen_order: Option<String>,
+    /// The last lines that the program printed.
+    pub last_lines: Vec<String>,
+    /// What else could not be seen.
+    pub not_analysed: Vec<NotAnalysed>,
 }
 
 impl Recorded {

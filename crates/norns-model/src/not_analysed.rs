@@ -12,9 +12,25 @@ pub enum NotAnalysed {
     /// Something is wrong with the trace itself.
     Trace(Warning),
     /// The recorded run ended in another way than by exiting; `how` completes "the program …".
-    AfterTheEnd { how: String },
+    AfterTheEnd {
+        how: String,
+        /// A signal or a lack of memory ended it; otherwise it was stopped.
+        died: bool,
+        last_lines: Vec<String>,
+    },
+    /// The recorded run exited with a status that means an error.
+    ErrorStatus {
+        status: i32,
+        last_lines: Vec<String>,
+    },
     /// The program was not built with norns-cc.
     Accesses { synchronisation_is_seen: bool },
+    /// Libraries of the program, though not of the system, that were not built with norns-cc.
+    Libraries { paths: Vec<String> },
+    /// Processes that the program left running, and that were stopped.
+    LeftRunning { processes: usize },
+    /// What threads of an OpenMP runtime do: its own synchronisation is not understood.
+    OpenMp { runtime: String },
     /// Reads are to see the write that they saw, in a trace that does not order accesses.
     GuessedReads,
     /// The recorded order is none of the model's.
@@ -82,4 +98,38 @@ pub enum NotAnalysed {
 
     /// A reason of an earlier run, as its findings have it.
     ReadBack(String),
+}
+
+impl NotAnalysed {
+    /// Whether nothing at all was seen of the run.
+    pub fn is_everything(&self) -> bool {
+        matches!(self, NotAnalysed::Trace(Warning::NothingRecorded))
+    }
+
+    /// Whether it makes all findings doubtful, and is to be said before them.
+    pub fn is_about_all_findings(&self) -> bool {
+        matches!(self, NotAnalysed::OpenMp { .. })
+    }
+
+    /// Whether the run was not the one that was meant, or parts of it were not seen: no findings then
+    /// say less than they seem to.
+    pub fn is_gap(&self) -> bool {
+        match self {
+            NotAnalysed::Trace(warning) => !matches!(
+                warning,
+                Warning::UnknownCounter { .. }
+                    | Warning::Unfinished { .. }
+                    | Warning::NoDebugInformation { .. }
+                    | Warning::ValuesDiffer { .. }
+                    | Warning::Rebuilt { .. }
+            ),
+            NotAnalysed::AfterTheEnd { .. }
+            | NotAnalysed::ErrorStatus { .. }
+            | NotAnalysed::Accesses { .. }
+            | NotAnalysed::Libraries { .. }
+            | NotAnalysed::LeftRunning { .. }
+            | NotAnalysed::OpenMp { .. } => true,
+            _ => false,
+        }
+    }
 }

@@ -10,6 +10,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -19,6 +20,9 @@ use std::time::{Duration, Instant};
 use norns_wire::environment::{self, Mode, PADDING};
 
 use crate::stillness::Stillness;
+
+/// How long processes that a program has left running may take to end.
+const BACKGROUND: Duration = Duration::from_secs(1);
 
 /// The program to run.
 #[derive(Clone, Debug)]
@@ -180,6 +184,29 @@ impl Run<'_> {
 
     /// Runs the program to its end, or to a limit.
     pub fn run(&self) -> Result<Ended, Error> {
+        let (ended, _) = self.run_until(|_, _| 0)?;
+        Ok(ended)
+    }
+
+    /// As `run`. Processes that the program leaves running in the background get a moment to end;
+    /// how many did not.
+    pub fn run_with_background(&self) -> Result<(Ended, usize), Error> {
+        self.run_until(|run, group| {
+            let end = Instant::now() + BACKGROUND;
+            loop {
+                let left = run.background(group).len();
+                if left == 0 || Instant::now() >= end {
+                    return left;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        })
+    }
+
+    fn run_until(
+        &self,
+        at_the_end: impl FnOnce(&Self, &Group) -> usize,
+    ) -> Result<(Ended, usize), Error> {
         let mut command = self.command()?;
         fix_addresses(&mut command);
         let cannot_run = |source| Error::Start {
@@ -187,13 +214,47 @@ impl Run<'_> {
             source,
         };
         let Some(limits) = self.limits else {
-            return command.status().map(ended).map_err(cannot_run);
+            let status = command.status().map_err(cannot_run)?;
+            return Ok((ended(status), 0));
         };
         let mut group = Group::start(&mut command).map_err(cannot_run)?;
         if let Some(path) = &self.keep_input {
             group.feed_input(path)?;
         }
-        Ok(group.wait(limits))
+        let ended = group.wait(limits);
+        let left = match ended {
+            Ended::Exited(_) => at_the_end(self, &group),
+            _ => 0,
+        };
+        for id in self.background(&group) {
+            // SAFETY: `kill` takes two numbers and accesses no memory. The id is that of our child,
+            // which is not reaped yet, so that no other process can have it.
+            unsafe { libc::kill(id, libc::SIGKILL) };
+            // SAFETY: `waitpid` does not write a status through a null pointer.
+            unsafe { libc::waitpid(id, std::ptr::null_mut(), 0) };
+        }
+        Ok((ended, left))
+    }
+
+    /// The processes that this process has adopted from the program, as far as they have its
+    /// environment. Those that have ended are reaped.
+    fn background(&self, group: &Group) -> Vec<i32> {
+        let Some((name, value)) = self.variables.first() else {
+            return Vec::new();
+        };
+        let mut mark = format!("{name}=").into_bytes();
+        mark.extend_from_slice(value.as_bytes());
+        let belongs = |id: &i32| {
+            let variables = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+            variables
+                .split(|byte| *byte == 0)
+                .any(|entry| entry == mark)
+        };
+        // SAFETY: `waitpid` does not write a status through a null pointer.
+        let runs =
+            |id: &i32| unsafe { libc::waitpid(*id, std::ptr::null_mut(), libc::WNOHANG) == 0 };
+        let others = children().into_iter().filter(|id| *id != group.id());
+        others.filter(belongs).filter(runs).collect()
     }
 }
 
@@ -379,15 +440,18 @@ impl Drop for Group {
     }
 }
 
+/// The processes whose parent this process is.
+fn children() -> Vec<i32> {
+    let path = format!("/proc/self/task/{}/children", std::process::id());
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let ids = text.split_whitespace();
+    ids.filter_map(|id| id.parse().ok()).collect()
+}
+
 /// Kills the children that this process did not start itself: it has adopted them from programs
 /// that they outlived.
 fn kill_orphans() {
-    let path = format!("/proc/self/task/{}/children", std::process::id());
-    let Ok(text) = std::fs::read_to_string(path) else {
-        return;
-    };
-    let ids = text.split_whitespace();
-    for id in ids.filter_map(|id| id.parse::<i32>().ok()) {
+    for id in children() {
         // SAFETY: `getpgid` takes a number and accesses no memory.
         let group = unsafe { libc::getpgid(id) };
         // An orphan has left its program's group, or belongs to a group whose leader is gone.

@@ -87,6 +87,8 @@ pub struct Finished {
     pub time: Duration,
     /// What is wrong with its trace.
     pub warnings: Vec<Warning>,
+    /// How many processes it left running in the background; they were stopped.
+    pub left_running: usize,
 }
 
 /// Runs the program once and leaves a finished trace at `trace`. The program runs as if Norns were
@@ -109,6 +111,7 @@ pub struct Recorded {
     pub warnings: Vec<Warning>,
     pub ended: Ended,
     pub time: Duration,
+    pub left_running: usize,
 }
 
 /// Runs the program once, under limits. Its trace goes to `trace`, its output to `output` and its
@@ -146,13 +149,14 @@ pub fn record(
         warnings,
         ended: finished.ended,
         time: finished.time,
+        left_running: finished.left_running,
     })
 }
 
 fn run_and_finish(run: &Run, trace: &Path, how: How) -> Result<Finished, Error> {
     how.start_file(trace, &run.program.command, &run.program.folder)?;
     let start = Instant::now();
-    let ended = run.run()?;
+    let (ended, left_running) = run.run_with_background()?;
     let time = start.elapsed();
     let most = run.limits.map_or(u64::MAX, |limits| limits.events);
     let warnings = norns_trace::finish_beginning(trace, most)?;
@@ -160,5 +164,6 @@ fn run_and_finish(run: &Run, trace: &Path, how: How) -> Result<Finished, Error> 
         ended,
         time,
         warnings,
+        left_running,
     })
 }

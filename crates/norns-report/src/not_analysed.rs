@@ -7,9 +7,35 @@ use serde::{Deserialize, Deserializer, Serializer};
 pub fn sentence(reason: &NotAnalysed) -> String {
     match reason {
         NotAnalysed::Trace(warning) => warning.to_string(),
-        NotAnalysed::AfterTheEnd { how } => {
-            format!("what would have followed in the recorded run: the program {how}")
+        NotAnalysed::AfterTheEnd {
+            how, last_lines, ..
+        } => {
+            let lines = quoted(last_lines);
+            format!("what would have followed in the recorded run: the program {how}{lines}")
         }
+        NotAnalysed::ErrorStatus { status, last_lines } => {
+            let lines = quoted(last_lines);
+            format!("perhaps what was meant to run: the program exited with status {status}{lines}")
+        }
+        NotAnalysed::Libraries { paths } => format!(
+            "memory accesses of libraries that were not built with norns-cc (CC=norns-cc \
+             CXX=norns-c++): {}",
+            paths.join(", ")
+        ),
+        NotAnalysed::LeftRunning { processes: 1 } => {
+            "a process that the program left running in the background, which was stopped: let the \
+             program run in the foreground"
+                .into()
+        }
+        NotAnalysed::LeftRunning { processes } => format!(
+            "{processes} processes that the program left running in the background, which were \
+             stopped: let the program run in the foreground"
+        ),
+        NotAnalysed::OpenMp { runtime } => format!(
+            "how {runtime} orders the threads of a parallel region: a race there is confirmed only \
+             if a replay could stop both threads before their accesses, and predictions may be \
+             false"
+        ),
         NotAnalysed::Accesses {
             synchronisation_is_seen,
         } => {
@@ -17,7 +43,10 @@ pub fn sentence(reason: &NotAnalysed) -> String {
                 true => ", so only its synchronisation is seen",
                 false => "",
             };
-            format!("memory accesses: the program was not built with norns-cc{but}")
+            format!(
+                "memory accesses: the program was not built with norns-cc (CC=norns-cc \
+                 CXX=norns-c++){but}"
+            )
         }
         NotAnalysed::GuessedReads => {
             "the trace does not order its accesses, so what its reads saw is a guess".into()
@@ -145,6 +174,14 @@ pub fn sentence(reason: &NotAnalysed) -> String {
         }
         NotAnalysed::Suppressed { findings } => format!("{findings} findings are suppressed"),
         NotAnalysed::ReadBack(sentence) => sentence.clone(),
+    }
+}
+
+/// The last lines of a program's output, for the end of a sentence.
+fn quoted(lines: &[String]) -> String {
+    match lines {
+        [] => String::new(),
+        lines => format!("; its last output was `{}`", lines.join("` `")),
     }
 }
 

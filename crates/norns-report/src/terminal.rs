@@ -6,12 +6,15 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use norns_model::NotAnalysed;
+
 use crate::describe::Mark;
 use crate::escape::terminal as safe;
 use crate::finding::{Finding, Findings, Place, Status};
 use crate::kind::Kind;
+use crate::not_analysed::sentence;
 use crate::sketch::{Operation, Panel, Row, Sketch, Step};
-use crate::{not_analysed, stack};
+use crate::stack;
 
 /// Colours only where somebody will see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,9 @@ const MOST_LANES: usize = 3;
 /// One line per finding, confirmed ones first, then a summary line that stays greppable.
 pub fn list(findings: &Findings, style: Style) -> String {
     let mut out = String::new();
+    let (doubts, gaps): (Vec<_>, Vec<_>) =
+        { findings.not_analysed.iter() }.partition(|reason| reason.is_about_all_findings());
+    not_analysed(&mut out, &doubts);
     let mut sorted: Vec<&Finding> = findings.findings.iter().collect();
     sorted.sort_by_key(|finding| finding.status);
     let mut twins: HashMap<(Kind, Vec<String>), usize> = HashMap::new();
@@ -86,13 +92,17 @@ pub fn list(findings: &Findings, style: Style) -> String {
             ),
         );
     }
-    for reason in &findings.not_analysed {
-        let sentence = not_analysed::sentence(reason);
-        line(&mut out, format_args!("not analysed: {}", safe(&sentence)));
-    }
+    not_analysed(&mut out, &gaps);
     out.push_str(&summary(findings));
     out.push('\n');
     out
+}
+
+fn not_analysed(out: &mut String, reasons: &[&NotAnalysed]) {
+    for reason in reasons {
+        let sentence = safe(&sentence(reason));
+        line(out, format_args!("not analysed: {sentence}"));
+    }
 }
 
 /// The command that shows more, where the findings were kept.
@@ -113,8 +123,13 @@ fn shown_places(finding: &Finding) -> (Kind, Vec<String>) {
     (finding.kind, places)
 }
 
-/// `2 findings (1 confirmed, 1 predicted), 0 undecided`.
+/// `2 findings (1 confirmed, 1 predicted), 0 undecided`. Where parts of the run were not seen, it says
+/// so.
 pub fn summary(findings: &Findings) -> String {
+    let reasons = &findings.not_analysed;
+    if findings.findings.is_empty() && reasons.iter().any(NotAnalysed::is_everything) {
+        return "nothing was analysed".into();
+    }
     let count = |status| {
         findings
             .findings
@@ -124,6 +139,9 @@ pub fn summary(findings: &Findings) -> String {
     };
     let all = findings.findings.len();
     let mut text = format!("{all} finding{}", if all == 1 { "" } else { "s" });
+    if reasons.iter().any(NotAnalysed::is_gap) {
+        text.push_str(" in what was seen");
+    }
     if all > 0 {
         write!(
             text,

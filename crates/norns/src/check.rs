@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod divergence;
+mod gaps;
 mod keep;
 mod program;
 pub mod saved;
@@ -38,7 +39,8 @@ const MOST_RUNS: u32 = 6;
   norns check bank.c                    compile, record, predict, replay, report
   norns check -- ./server --port 0      the same for a program built with norns-cc
 
-Exit status: 0 nothing confirmed, 1 a confirmed finding, 2 Norns could not do its job.")]
+Exit status: 0 nothing confirmed, 1 a confirmed finding, 2 Norns could not do its job: bad usage, a
+build that failed, a program that died or of which nothing could be observed.")]
 pub struct Arguments {
     /// C or C++ sources to compile and link into one program
     sources: Vec<PathBuf>,
@@ -142,10 +144,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let failing = arguments.counting.count(&findings, &folder);
     Ok(if failing > 0 {
         ExitCode::from(exit::FOUND)
-    } else if norns_replay::interrupted() {
-        ExitCode::from(exit::CANNOT)
-    } else {
+    } else if was_observed(&findings) && !norns_replay::interrupted() {
         ExitCode::SUCCESS
+    } else {
+        ExitCode::from(exit::CANNOT)
+    })
+}
+
+/// Whether the program ran to an end of its own and something was seen of it.
+fn was_observed(findings: &Findings) -> bool {
+    !findings.not_analysed.iter().any(|reason| {
+        reason.is_everything() || matches!(reason, NotAnalysed::AfterTheEnd { died: true, .. })
     })
 }
 
@@ -199,15 +208,12 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
             .collect(),
         list_refuted: arguments.all,
     };
-    let not_analysed = program.preload.is_some().then_some(NotAnalysed::Accesses {
-        synchronisation_is_seen: true,
-    });
     let mut findings = norns_check::check(
         &mut Checked::new(arguments, run, program, deadline.clone()),
         &options,
         &deadline.budget(),
         &mut Keeper::new(run, deadline),
-        not_analysed.into_iter().collect(),
+        Vec::new(),
     )?;
     finish(arguments, run, &mut findings)?;
     Ok(findings)

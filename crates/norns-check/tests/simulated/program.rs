@@ -40,6 +40,8 @@ impl Program for Simulated {
             ended: Ended::Exited(0),
             warnings: Vec::new(),
             unseen_order: (!self.is_understood).then(|| "a library may".into()),
+            last_lines: Vec::new(),
+            not_analysed: Vec::new(),
         })
     }
 

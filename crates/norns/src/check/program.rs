@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use norns_check::{Hang, Outcome, Recorded, Replayed, Rerun};
-use norns_model::{Bug, Witness};
+use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
 use norns_replay::{Ended, How, Limits, Program, Replayer, Report, Sighting, record};
+use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
-use norns_trace::{Recording, Trace, info};
 
-use super::{Arguments, divergence};
+use super::{Arguments, divergence, gaps};
 use crate::deadline::Deadline;
 use crate::runs::Run;
 
@@ -140,6 +140,7 @@ impl norns_check::Program for Checked<'_> {
         let begin = Instant::now();
         let path = |name: &str| self.run.path(name);
         let (trace, output) = (path(&trace_name(run)), path("output.txt"));
+        let printed_before = fs::metadata(&output).map_or(0, |data| data.len());
         let recorded = record(self.program, &trace, &output, &path("input"), limits, how)?;
         self.recording_took = recorded.time;
         if run == 0 {
@@ -150,7 +151,13 @@ impl norns_check::Program for Checked<'_> {
         let folder = self.folder();
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
-        let unseen_order = openmp(&recorded.recording);
+        let unseen_order = gaps::open_mp(&recorded.recording)
+            .map(|name| format!("the runtime of OpenMP ({name}) orders threads unseen"));
+        let mut not_analysed = gaps::not_analysed(&recorded.recording);
+        if recorded.left_running > 0 {
+            let processes = recorded.left_running;
+            not_analysed.push(NotAnalysed::LeftRunning { processes });
+        }
         let mut trace = recorded.recording.trace;
         if !self.arguments.values {
             // One thread at a time was wanted for its schedule only.
@@ -163,6 +170,8 @@ impl norns_check::Program for Checked<'_> {
             ended: recorded.ended,
             warnings: recorded.warnings,
             unseen_order,
+            last_lines: gaps::last_lines(&output, printed_before),
+            not_analysed,
         })
     }
 
@@ -219,26 +228,6 @@ impl norns_check::Program for Checked<'_> {
         self.warn_once(&report);
         Ok(Sighting::of(&report))
     }
-}
-
-/// If the program uses OpenMP: its runtime orders threads by means that are not seen.
-fn openmp(recording: &Recording) -> Option<String> {
-    let modules = recording
-        .info
-        .iter()
-        .filter(|info| info.key == info::MODULE);
-    let mut paths = modules.filter_map(|info| info.values.get(3));
-    let is_openmp = |path: &&String| {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        ["libgomp", "libomp", "libiomp"]
-            .iter()
-            .any(|one| name.starts_with(one))
-    };
-    let path = paths.find(is_openmp)?;
-    let name = path.rsplit('/').next().unwrap_or_default();
-    Some(format!(
-        "the runtime of OpenMP ({name}) orders threads unseen"
-    ))
 }
 
 fn hang(deadlock: Deadlock, maps: &str) -> Hang {
