@@ -1,4 +1,5 @@
 // _exit from a thread while others run.
+// warns
 // status: 4
 #include <pthread.h>
 #include <stdio.h>

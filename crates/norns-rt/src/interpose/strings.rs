@@ -6,10 +6,12 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use super::buffer::{reads, seen, writes};
+use super::buffer::{filled, reads, seen, writes};
 use crate::{interpose, real};
 
 type Text = *const c_char;
+/// A text of wide characters, of four bytes each.
+type Wide = *const i32;
 
 mod real_functions {
     use super::*;
@@ -38,6 +40,18 @@ mod real_functions {
         fn strchr(text: Text, byte: c_int) -> *mut c_char;
         fn strrchr(text: Text, byte: c_int) -> *mut c_char;
         fn strstr(text: Text, part: Text) -> *mut c_char;
+        fn strcasestr(text: Text, part: Text) -> *mut c_char;
+        fn strchrnul(text: Text, byte: c_int) -> *mut c_char;
+        fn strspn(text: Text, bytes: Text) -> usize;
+        fn strcspn(text: Text, bytes: Text) -> usize;
+        fn strpbrk(text: Text, bytes: Text) -> *mut c_char;
+        fn stpncpy(to: *mut c_char, from: Text, size: usize) -> *mut c_char;
+        fn memccpy(to: *mut c_void, from: *const c_void, byte: c_int, size: usize) -> *mut c_void;
+        fn memmem(from: *const c_void, size: usize, part: *const c_void, part_size: usize) -> *mut c_void;
+        fn wcslen(text: Wide) -> usize;
+        fn wcscpy(to: *mut i32, from: Wide) -> *mut i32;
+        fn wmemcpy(to: *mut i32, from: Wide, count: usize) -> *mut i32;
+        fn wmemset(to: *mut i32, character: i32, count: usize) -> *mut i32;
         fn strdup(text: Text) -> *mut c_char;
         fn strndup(text: Text, most: usize) -> *mut c_char;
         fn __memcpy_chk(to: *mut c_void, from: *const c_void, size: usize, room: usize) -> *mut c_void;
@@ -94,6 +108,30 @@ unsafe fn appended(to: Text, from: Text, most: usize, pc: usize) {
         reads(to, old + 1, pc);
         reads(from, (new + 1).min(most), pc);
         writes(to.wrapping_add(old), new + 1, pc);
+    }
+}
+
+/// `part` was searched in `text`, and found there or not.
+unsafe fn found_part(text: Text, part: Text, found: *mut c_char, pc: usize) {
+    if seen() {
+        // SAFETY: both are texts.
+        let (whole, size) = unsafe { (real_call::strlen(text), real_call::strlen(part)) };
+        let length = if found.is_null() {
+            whole + 1
+        } else {
+            found as usize - text as usize + size
+        };
+        reads(text, length, pc);
+        reads(part, size + 1, pc);
+    }
+}
+
+/// The first `length` bytes of `text` and the one behind them were compared with those of `bytes`.
+unsafe fn read_up_to(text: Text, length: usize, bytes: Text, pc: usize) {
+    if seen() {
+        reads(text, length + 1, pc);
+        // SAFETY: `bytes` is a text.
+        reads(bytes, unsafe { real_call::strlen(bytes) } + 1, pc);
     }
 }
 
@@ -278,17 +316,78 @@ interpose! {
     }
     fn strstr(text: Text, part: Text) -> *mut c_char |pc| {
         let found = real_call::strstr(text, part);
+        found_part(text, part, found, pc);
+        found
+    }
+    fn strcasestr(text: Text, part: Text) -> *mut c_char |pc| {
+        let found = real_call::strcasestr(text, part);
+        found_part(text, part, found, pc);
+        found
+    }
+    fn strchrnul(text: Text, byte: c_int) -> *mut c_char |pc| {
+        let found = real_call::strchrnul(text, byte);
+        reads(text, found as usize - text as usize + 1, pc);
+        found
+    }
+    fn strspn(text: Text, bytes: Text) -> usize |pc| {
+        let length = real_call::strspn(text, bytes);
+        read_up_to(text, length, bytes, pc);
+        length
+    }
+    fn strcspn(text: Text, bytes: Text) -> usize |pc| {
+        let length = real_call::strcspn(text, bytes);
+        read_up_to(text, length, bytes, pc);
+        length
+    }
+    fn strpbrk(text: Text, bytes: Text) -> *mut c_char |pc| {
+        let found = real_call::strpbrk(text, bytes);
         if seen() {
-            let size = real_call::strlen(part);
-            let length = if found.is_null() {
-                real_call::strlen(text) + 1
-            } else {
-                found as usize - text as usize + size
-            };
-            reads(text, length, pc);
-            reads(part, size + 1, pc);
+            read_up_to(text, real_call::strcspn(text, bytes), bytes, pc);
         }
         found
+    }
+    fn stpncpy(to: *mut c_char, from: Text, size: usize) -> *mut c_char |pc| {
+        if seen() {
+            reads(from, (real_call::strnlen(from, size) + 1).min(size), pc);
+            writes(to, size, pc);
+        }
+        real_call::stpncpy(to, from, size)
+    }
+    fn memccpy(to: *mut c_void, from: *const c_void, byte: c_int, size: usize) -> *mut c_void |pc| {
+        let end = real_call::memccpy(to, from, byte, size);
+        let copied = if end.is_null() { size } else { end as usize - to as usize };
+        reads(from, copied, pc);
+        filled(to, copied, pc);
+        end
+    }
+    fn memmem(from: *const c_void, size: usize, part: *const c_void, part_size: usize) -> *mut c_void |pc| {
+        let found = real_call::memmem(from, size, part, part_size);
+        let looked_at = if found.is_null() { size } else { found as usize - from as usize + part_size };
+        reads(from, looked_at, pc);
+        reads(part, part_size, pc);
+        found
+    }
+    fn wcslen(text: Wide) -> usize |pc| {
+        let length = real_call::wcslen(text);
+        reads(text, 4 * (length + 1), pc);
+        length
+    }
+    fn wcscpy(to: *mut i32, from: Wide) -> *mut i32 |pc| {
+        if seen() {
+            let size = 4 * (real_call::wcslen(from) + 1);
+            reads(from, size, pc);
+            writes(to, size, pc);
+        }
+        real_call::wcscpy(to, from)
+    }
+    fn wmemcpy(to: *mut i32, from: Wide, count: usize) -> *mut i32 |pc| {
+        reads(from, count.saturating_mul(4), pc);
+        writes(to, count.saturating_mul(4), pc);
+        real_call::wmemcpy(to, from, count)
+    }
+    fn wmemset(to: *mut i32, character: i32, count: usize) -> *mut i32 |pc| {
+        writes(to, count.saturating_mul(4), pc);
+        real_call::wmemset(to, character, count)
     }
     fn strdup(text: Text) -> *mut c_char |pc| {
         let copy = real_call::strdup(text);

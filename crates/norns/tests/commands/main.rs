@@ -11,4 +11,5 @@ mod record;
 mod runs;
 mod tools;
 mod trace;
+mod unseen;
 mod values;

@@ -1,0 +1,151 @@
+//! `norns check` of programs that it cannot see, or not all of: no clean bill by mistake. And the end
+//! of a program whose threads still run is the same with Norns and without.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const NORNS: &str = env!("CARGO_BIN_EXE_norns");
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("unseen-{name}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Checks a program whose `main` has this body: the exit status, and that each of the sentences is said.
+fn check(name: &str, body: &str, words: &[&str], status: i32, said: &[&str]) {
+    let folder = folder(name);
+    let source = format!(
+        "#define _GNU_SOURCE\n#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+         static void *nothing(void *arg) {{ return arg; }}\n\
+         static void thread(void) {{ pthread_t t; pthread_create(&t, 0, nothing, 0); pthread_join(t, 0); }}\n\
+         int main(void) {{ {body} }}\n"
+    );
+    fs::write(folder.join("program.c"), source).unwrap();
+    let output = Command::new(NORNS)
+        .args(["check", "program.c", "--runs", "1"])
+        .args(words)
+        .env("NORNS_RUNS", folder.join("runs"))
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(status), "{name}: {text}");
+    for sentence in said {
+        assert!(text.contains(sentence), "{name} lacks `{sentence}`: {text}");
+    }
+}
+
+#[test]
+fn a_program_that_was_seen_is_clean() {
+    check(
+        "clean",
+        "thread(); return 0;",
+        &[],
+        0,
+        &["0 findings, 0 undecided"],
+    );
+}
+
+#[test]
+fn nothing_is_seen_of_a_program_without_threads() {
+    check("one-thread", "return 0;", &[], 2, &["nothing was analysed"]);
+    check(
+        "usage",
+        "fputs(\"usage: program FILE\\n\", stderr); return 64;",
+        &[],
+        2,
+        &[
+            "exited with status 64",
+            "`usage: program FILE`",
+            "nothing was analysed",
+        ],
+    );
+}
+
+#[test]
+fn a_program_that_dies_or_fails_is_not_clean() {
+    check(
+        "dies",
+        "thread(); fputs(\"last words\\n\", stderr); abort();",
+        &[],
+        2,
+        &["killed by signal 6", "`last words`", "in what was seen"],
+    );
+    check(
+        "fails",
+        "thread(); return 3;",
+        &[],
+        0,
+        &["exited with status 3", "0 findings in what was seen"],
+    );
+}
+
+#[test]
+fn a_daemon_is_stopped_and_said() {
+    check(
+        "daemon",
+        "thread(); if (daemon(1, 1) == 0) sleep(100); return 0;",
+        &[],
+        0,
+        &[
+            "left running in the background",
+            "0 findings in what was seen",
+        ],
+    );
+}
+
+#[test]
+fn threads_of_open_mp_are_not_trusted() {
+    let body =
+        "int sum = 0;\n#pragma omp parallel\n{\n#pragma omp critical\nsum++;\n}\nreturn sum < 0;";
+    let flags = ["--flag", "-fopenmp"];
+    check("openmp", body, &flags, 0, &["libgomp", "0 confirmed"]);
+}
+
+/// Runs a program as it is, and recorded: output and status are the same.
+fn same_end(name: &str, source: &str) {
+    let folder = folder(name);
+    fs::write(folder.join("program.c"), source).unwrap();
+    let built = Command::new(NORNS)
+        .args(["cc", "-g", "-pthread", "program.c", "-o", "program"])
+        .current_dir(&folder)
+        .status();
+    assert!(built.unwrap().success());
+    let run = |command: &mut Command| -> Output { command.current_dir(&folder).output().unwrap() };
+    let plain = run(&mut Command::new("./program"));
+    let words = ["record", "--quiet", "-o", "trace.norns", "--", "./program"];
+    let recorded = run(Command::new(NORNS).args(words));
+    assert_eq!(plain.stdout, recorded.stdout, "{name}");
+    assert_eq!(plain.status.code(), recorded.status.code(), "{name}");
+}
+
+#[test]
+fn the_end_of_a_program_is_the_same() {
+    let head = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+                static void last(void) { puts(\"last\"); }\n\
+                static void first(void) { puts(\"first\"); }\n\
+                static void *sleeps(void *arg) { for (;;) pause(); return arg; }\n\
+                static void *leaves(void *arg) { (void)arg; exit(9); }\n";
+    let begin = "int main(void) { pthread_t t; atexit(last); atexit(first); at_quick_exit(last);\n\
+                 pthread_create(&t, 0, sleeps, 0);";
+    same_end("returns", &format!("{head}{begin} return 7; }}"));
+    same_end(
+        "exits",
+        &format!("{head}{begin} puts(\"out\"); exit(8); }}"),
+    );
+    same_end(
+        "exits-at-once",
+        &format!("{head}{begin} puts(\"lost\"); _exit(5); }}"),
+    );
+    same_end(
+        "exits-quickly",
+        &format!("{head}{begin} fflush(stdout); quick_exit(6); }}"),
+    );
+    let other = "pthread_create(&t, 0, leaves, 0); pthread_join(t, 0); return 1; }";
+    same_end("thread-exits", &format!("{head}{begin} {other}"));
+    let forks = "if (!fork()) _exit(0); if (!vfork()) _exit(0); return 3; }";
+    same_end("forks", &format!("{head}{begin} {forks}"));
+}
