@@ -65,9 +65,14 @@ fn look(own_id: i32) -> Look {
     look
 }
 
-/// How many threads still ran, or would have, when the rest was over.
+/// How many threads still ran, or would have, when the rest was over, and exist even now: an exit
+/// handler may have stopped some.
 pub fn still_running() -> u32 {
-    STILL_RUNNING.load(Ordering::Relaxed)
+    let after_rest = STILL_RUNNING.load(Ordering::Relaxed);
+    if after_rest == 0 {
+        return 0;
+    }
+    after_rest.min(look(thread::kernel_id()).threads)
 }
 
 /// The running thread is about to end the process.
