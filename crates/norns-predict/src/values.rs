@@ -68,9 +68,9 @@ pub fn sift(trace: &Trace, options: &Options, found: &mut Prediction, work: &Bud
         solver,
         work: work.clone(),
     };
-    work.share(1, 2, || sieve.races(found));
-    work.share(1, 2, || sieve.deadlocks(found));
-    work.share(1, 2, || sieve.stuck(found));
+    work.stage(1, 2, || sieve.races(found));
+    work.stage(1, 2, || sieve.deadlocks(found));
+    work.stage(1, 2, || sieve.stuck(found));
     if options.detail > Detail::Places {
         sieve.pairs(found);
     }

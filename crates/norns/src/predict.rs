@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufReader, IsTerminal, Read, Write};
+use std::io::{BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -404,10 +404,11 @@ fn stage_counts(counts: &Counts) -> BTreeMap<&'static str, usize> {
 }
 
 fn print(arguments: &Arguments, prediction: &Prediction, output: &Output) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.format == Format::Json {
         serde_json::to_writer_pretty(&mut out, output)?;
         writeln!(out)?;
+        out.flush()?;
         return Ok(());
     }
     let style = if std::io::stdout().is_terminal() {
@@ -438,6 +439,7 @@ fn print(arguments: &Arguments, prediction: &Prediction, output: &Output) -> any
     if let Some(races) = &output.races {
         writeln!(out, "racy pairs: {races:?}")?;
     }
+    out.flush()?;
     Ok(())
 }
 

@@ -97,7 +97,7 @@ impl Predictor<'_> {
         };
         let report = self
             .work
-            .share(1, 3, || linear.lock_deadlocks(&LinearOptions::default()));
+            .stage(1, 3, || linear.lock_deadlocks(&LinearOptions::default()));
         let reserve = self.work.left() / 2;
         for deadlock in &report.deadlocks {
             counts.candidates += 1;

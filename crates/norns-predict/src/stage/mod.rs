@@ -96,7 +96,7 @@ fn predict_by_engine(trace: &Trace, options: &Options, work: &Budget) -> Predict
         },
         ..options
     };
-    let mut found = work.share(1, 2, || run_stages(trace, &optimistic, work));
+    let mut found = work.stage(1, 2, || run_stages(trace, &optimistic, work));
     values::sift(trace, &options, &mut found, work);
     found
 }
@@ -124,7 +124,7 @@ fn run_stages(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
     };
     if options.races {
         let part = if options.deadlocks { 6 } else { 10 };
-        work.share(part, 10, || predictor.races());
+        work.stage(part, 10, || predictor.races());
     }
     if options.deadlocks {
         predictor.deadlocks();

@@ -194,34 +194,38 @@ impl Predictor<'_> {
         let mut cut = Cut::default();
         let work = self.work.clone();
         if let Some(linear) = &self.linear {
-            let report = work.share(1, 2, || linear.races(&LinearOptions::default()));
+            let report = work.stage(1, 2, || linear.races(&LinearOptions::default()));
             counts.candidates += report.unlisted;
             counts.unlisted += report.unlisted;
             cut = report.cut;
-            // What is left is divided between the witnesses and the candidates that stay open.
-            let reserve = work.left() / 2;
-            for race in &report.races {
-                counts.candidates += 1;
-                if work.left() <= reserve {
-                    counts.unlisted += 1;
-                    shown.insert(race.sides);
-                    continue;
-                }
-                let bug = Bug::Race {
-                    first: race.first,
-                    second: race.second,
-                };
-                let witness = Witness {
-                    schedule: linear.schedule(&race.plan),
-                    bug,
-                };
-                if self.accepts(&mut counts, &witness) {
+            // The rest is divided between the witnesses and the candidates that stay open.
+            let kept = work.stage(1, 2, || {
+                let races = report.races.iter();
+                let kept = races.filter_map(|race| {
+                    counts.candidates += 1;
+                    if work.is_spent() {
+                        counts.unlisted += 1;
+                        shown.insert(race.sides);
+                        return None;
+                    }
+                    let bug = Bug::Race {
+                        first: race.first,
+                        second: race.second,
+                    };
+                    let witness = Witness {
+                        schedule: linear.schedule(&race.plan),
+                        bug,
+                    };
+                    if !self.accepts(&mut counts, &witness) {
+                        return None;
+                    }
                     counts.linear += 1;
                     shown.insert(race.sides);
-                    let kept = self.kept(&mut counts, witness);
-                    self.found.races.extend(kept);
-                }
-            }
+                    self.kept(&mut counts, witness)
+                });
+                kept.collect::<Vec<_>>()
+            });
+            self.found.races.extend(kept);
             if self.options.detail > Detail::Places {
                 let pairs = report.partners.into_iter().zip(report.racy);
                 let racy = accepted_pairs(linear, &self.checker, &mut counts, pairs.collect());
@@ -340,7 +344,7 @@ impl Predictor<'_> {
         if every_pair {
             accesses.for_pairs(model, add);
         } else {
-            work.share(1, 3, || accesses.for_near_pairs(model, index, &work, add));
+            work.stage(1, 3, || accesses.for_near_pairs(model, index, &work, add));
         }
         counts.filtered = filtered;
         let mut groups_left = groups.len() as u64;
