@@ -10,6 +10,7 @@ pub mod witness;
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -129,6 +130,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Format::Text => {
             if let Some(recordings) = &findings.recordings
                 && let [_, .., last] = recordings.new[..]
+                && std::io::stderr().is_terminal()
             {
                 let times = recordings.new.len();
                 let last = match last {
