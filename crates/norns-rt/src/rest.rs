@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::control::futex::{self, MONOTONIC};
 use crate::control::kernel::{self, Wait};
 use crate::control::serial;
-use crate::mode::{Mode, is_off, mode};
+use crate::mode::{Mode, mode};
 use crate::{attach, record, thread};
 
 /// The longest rest, in nanoseconds: that of ThreadSanitizer.
@@ -134,7 +134,8 @@ mod exported {
     use core::ffi::{c_int, c_void};
     use core::sync::atomic::AtomicUsize;
 
-    use super::{Main, Ordering, before_exit, is_off};
+    use super::{Main, Ordering, before_exit};
+    use crate::mode::is_off;
     use crate::real;
 
     static MAIN: AtomicUsize = AtomicUsize::new(0);
