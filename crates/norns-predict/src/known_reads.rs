@@ -22,7 +22,11 @@ use crate::happens_before::{Clock, MemoryModel};
 use crate::stage::{Options, Prediction, predict_within};
 
 /// Predicts from a recording without values, only what schedules that keep all known reads show.
+/// Nothing if the work is spent before it begins.
 pub fn predict_keeping_reads(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
+    if work.is_spent() {
+        return Prediction::default();
+    }
     let known = KnownReads::of(trace);
     let faithful = Options {
         meaning: Meaning::Faithful,
