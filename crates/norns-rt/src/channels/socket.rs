@@ -225,7 +225,7 @@ fn ask(file: i32, inode: u64) -> (Ways, bool) {
             (ways, true)
         }
         (INTERNET | INTERNET_6, STREAM, ..) => (Ways::NONE, false),
-        (INTERNET | INTERNET_6, DATAGRAM, ..) | (LOCAL, DATAGRAM, ..) => {
+        (INTERNET | INTERNET_6 | LOCAL, DATAGRAM, ..) => {
             let everything = |name: Name| match name {
                 Name::None => Way::Nothing,
                 name => Way::Everything(name.datagrams()),

@@ -197,8 +197,8 @@ pub unsafe fn reads_parts(parts: *const Part, count: usize, pc: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             each_part(parts, count, usize::MAX, |start, size| {
-                kernel_reads(start, size, pc)
-            })
+                kernel_reads(start, size, pc);
+            });
         };
     }
 }
