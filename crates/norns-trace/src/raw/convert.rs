@@ -339,9 +339,9 @@ impl Convert {
             | ObjectKind::RobustMutex
             | ObjectKind::ReaderWriterLock
             | ObjectKind::SpinLock
-            | ObjectKind::Once
-            | ObjectKind::Condition
-            | ObjectKind::Channel => return (amount == 0).then_some(begins),
+            | ObjectKind::Condition => return (amount == 0).then_some(begins),
+            // An initialiser that failed is begun again, in the same object.
+            ObjectKind::Once | ObjectKind::Channel => return None,
         };
         let place = self.place(record.pc, out);
         self.events += 1;
