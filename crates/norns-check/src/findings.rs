@@ -62,10 +62,13 @@ pub fn put(all: &mut Findings, finding: Finding) {
     }
 }
 
-/// Bugs, as a person tells them apart, each with the recording in which it was first replayed.
+/// A bug as a person tells it from others: its kind, and file, line and access of its places.
+type Bug = (Kind, Vec<(String, u32, AccessKind)>);
+
+/// Bugs, each with the recording in which it was first replayed.
 #[derive(Default)]
 pub struct Bugs {
-    runs: BTreeMap<(Kind, Vec<(String, u32, AccessKind)>), u32>,
+    runs: BTreeMap<Bug, u32>,
 }
 
 impl Bugs {
