@@ -1,9 +1,9 @@
-//! The end of the process, and `longjmp`.
+//! The end of the process, processes made by `clone`, and `longjmp`.
 //!
 //! On the way to the end the other threads get time to act (`rest`). At the end nothing has to be
 //! flushed: what is not in the trace file is in the tail file. Only the counters and the map of loaded
 //! code are written then, after the program's own exit handlers. A fork is seen by a handler
-//! (`attach`); `vfork`, `exec` and fatal signals need nothing.
+//! (`attach`), which `clone` must call itself; `vfork`, `exec` and fatal signals need nothing.
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
@@ -20,6 +20,10 @@ mod real_functions {
     use super::*;
 
     real! {
+        fn clone(
+            entry: Entry, stack: *mut c_void, flags: c_int, argument: *mut c_void,
+            parent_id: usize, storage: usize, child_id: usize,
+        ) -> c_int;
         fn exit(status: c_int);
         fn _exit(status: c_int);
         fn _Exit(status: c_int);
@@ -33,6 +37,50 @@ mod real_functions {
 }
 
 use real_functions as real_call;
+
+/// The function that a process or thread made by `clone` begins with.
+type Entry = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// A process that `clone` begins with a copy of our memory: what our other threads had locked is
+/// locked in the copy, for ever, unless it begins anew as after a `fork`.
+struct Copy {
+    entry: Entry,
+    argument: *mut c_void,
+}
+
+unsafe extern "C" fn begin_copy(copy: *mut c_void) -> c_int {
+    // SAFETY: `clone` below gave a pointer to its own `Copy`, and the memory of that call has been
+    // copied. The new process has this thread only.
+    unsafe {
+        let copy = &*copy.cast::<Copy>();
+        attach::forked();
+        (copy.entry)(copy.argument)
+    }
+}
+
+/// `clone` of the C library. The last three arguments are there only if the flags say so.
+///
+/// # Safety
+/// That of the C library's function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn clone(
+    entry: Entry,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent_id: usize,
+    storage: usize,
+    child_id: usize,
+) -> c_int {
+    const SHARES_MEMORY: c_int = 0x100;
+    let mut copy = Copy { entry, argument };
+    let (entry, argument) = match is_off() || flags & SHARES_MEMORY != 0 {
+        true => (entry, argument),
+        false => (begin_copy as Entry, (&raw mut copy).cast()),
+    };
+    // SAFETY: the program calls this in place of the C library's function and keeps its contract.
+    unsafe { real_call::clone(entry, stack, flags, argument, parent_id, storage, child_id) }
+}
 
 /// Leaves the functions between here and the `setjmp`, whose exit hooks are not called.
 ///
