@@ -7,7 +7,9 @@ use norns_control::{
     Stop, Thread, Tried, Turn, Waking,
 };
 use norns_random::Random;
-use norns_trace::{AtomicKind, EventIndex, ObjectId, ObjectKind, Op, ThreadId, Trace};
+use norns_trace::{
+    AtomicKind, EventIndex, ObjectId, ObjectKind, Op, ThreadId, Touch, TouchKind, Trace,
+};
 use norns_wire::Code;
 
 /// Objects have addresses that no thread has as its number.
@@ -366,11 +368,13 @@ impl<'m> World<'m> {
             }
             Op::Custom(_) => (Operation::new(Code::Custom, 0, pc), How::AtItsTurn),
             op => {
-                let (access, write) = op.plain_access()?;
+                // Also what an operation on an object does to its memory: the runtime tells it as
+                // an access of its own.
+                let touch = Touch::of(op).filter(|touch| touch.kind != TouchKind::Allocate)?;
                 return Some(Happened::Accesses(Access {
-                    address: access.address as usize,
-                    size: access.size as usize,
-                    write,
+                    address: touch.access.address as usize,
+                    size: touch.access.size as usize,
+                    write: touch.writes,
                     atomic: false,
                     pc,
                 }));

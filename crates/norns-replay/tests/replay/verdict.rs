@@ -58,11 +58,17 @@ fn a_race_is_confirmed_by_two_held_threads_or_by_the_detector() {
 
 #[test]
 fn a_loop_that_waits_for_the_write_orders_the_accesses() {
-    let spin = "followed 3\nspin T0 8010 107 900\n";
+    let spin = "followed 3\nspin T0 9000 107 900\n";
+    let race = "race T0.1 w 8010 4 105 T0 r 8010 4 107\n";
+    let after = |report: &str| outcome(None, &format!("{spin}{report}"), EXITED);
+    assert_eq!(after(race), Outcome::OrderedBySpinLoop);
+    assert_eq!(after(""), Outcome::NoBug);
+    // A loop does not order what stood side by side, nor the variable that it reads itself.
     let held = "held T0.1 w 8010 4 105 T0 r 8010 4 107\n";
-    let both = format!("{spin}{held}");
-    assert_eq!(outcome(None, &both, EXITED), Outcome::OrderedBySpinLoop);
-    assert_eq!(outcome(None, spin, EXITED), Outcome::NoBug);
+    assert_eq!(after(held), Outcome::Confirmed(Proof::BothHeld));
+    let own = format!("followed 3\nspin T0 8010 107 900\n{race}");
+    let seen = Outcome::Confirmed(Proof::Detector);
+    assert_eq!(outcome(None, &own, EXITED), seen);
 }
 
 #[test]
