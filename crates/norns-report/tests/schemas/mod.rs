@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use norns_report::{Finding, Findings, Verdict};
+use norns_report::{Finding, Findings, Recordings, Verdict};
 
 use crate::{inverted_locks, lost_update};
 
