@@ -14,6 +14,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU16, Ordering};
 
+use super::{Key, kind, receive, send};
 use crate::control::access::{self, Life};
 use crate::errno::EBADF;
 use crate::mode::is_recording;
@@ -54,12 +55,19 @@ pub fn using(file: c_int, pc: usize, call: impl FnOnce() -> isize) -> isize {
     result
 }
 
-/// The descriptor is about to be closed.
+/// The descriptor is about to be closed: its number is free for others then.
 pub fn closing(file: c_int, pc: usize) {
+    send(Key::new(kind::NUMBER, file as u64, 0), pc);
     if let Some(generation) = generation(file) {
         tell(Code::Destroy, file, generation, pc);
     }
     ended(file);
+}
+
+/// A connection was given this number, which whoever had it before has closed by now: what programs
+/// keep in a table by number passes from one to the other.
+pub fn accepted(file: c_int, pc: usize) {
+    receive(Key::new(kind::NUMBER, file as u64, 0), pc);
 }
 
 /// The descriptor is about to be closed by the C library itself.

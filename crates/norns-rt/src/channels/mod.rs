@@ -54,6 +54,7 @@ pub mod kind {
     pub const FUTEX: u8 = 20;
     pub const SIGNAL: u8 = 21;
     pub const SIGNAL_ACTION: u8 = 22;
+    pub const NUMBER: u8 = 23;
 }
 
 /// Whether somebody wants to know: the recorder once there are threads, or the detector.

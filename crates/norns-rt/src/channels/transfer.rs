@@ -252,6 +252,7 @@ pub fn accepting(file: i32, pc: usize, call: impl FnOnce() -> i32) -> i32 {
     let result = call();
     end_receive(receiving, u64::from(result >= 0), false, pc);
     if result >= 0 {
+        life::accepted(result, pc);
         // From here on it is known that the other end sends to this process.
         descriptor::ways(result);
     }
