@@ -3,6 +3,7 @@ goes wrong is a sentence and exit status 2, not a traceback."""
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -43,6 +44,22 @@ def fetch_debian_source(package, folder):
                "-o", f"Dir::State::lists={lists}", "-q"]
     for words in (["update"], ["source", "--download-only", "--tar-only", package]):
         subprocess.run(["apt-get", *options, *words], cwd=folder, check=True, capture_output=True)
+
+
+def debian_source(package, folder, *patterns):
+    """The unpacked source package, below `folder`; with patterns, only the files that match."""
+    folder = os.path.join(folder, package)
+    unpacked = os.path.join(folder, "unpacked")
+    if not os.path.isdir(unpacked):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(unpacked + ".part")
+        fetch_debian_source(package, folder)
+        archive = [name for name in glob.glob(folder + "/*.orig.tar.*") if not name.endswith(".asc")][0]
+        wanted = ["--wildcards", *patterns] if patterns else []
+        subprocess.run(["tar", "xf", archive, "--strip-components=1", *wanted], cwd=unpacked + ".part", check=True)
+        os.remove(archive)
+        os.rename(unpacked + ".part", unpacked)
+    return unpacked
 
 
 def fail(what, help=None):
