@@ -7,8 +7,8 @@
 //! of the work: only then can the same input give another answer next time.
 //!
 //! One value goes down to all stages. A stage that gets a share of it ([`Budget::share`], with a
-//! share of the time [`Budget::stage`]) hands back what it does not need. Passes that are linear in the trace only count ([`Budget::count`]);
-//! loops that could go on ask ([`Budget::spend`]) and stop.
+//! share of the time [`Budget::stage`]) hands back what it does not need. Passes that are linear in
+//! the trace only count ([`Budget::count`]); loops that could go on ask ([`Budget::spend`]) and stop.
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;

@@ -109,11 +109,9 @@ pub fn check<P: Program>(
     observer: &mut dyn Observer<Error = P::Error>,
     not_analysed: Vec<NotAnalysed>,
 ) -> Result<Findings, P::Error> {
-    let time_is_up = || work.is_out_of_time();
     let mut check = Check {
         options,
         work,
-        time_is_up: &time_is_up,
         observer,
         serial: 0,
         all: Findings {
@@ -142,7 +140,6 @@ enum Tier {
 pub(crate) struct Check<'a, E> {
     pub(crate) options: &'a Options,
     work: &'a Budget,
-    time_is_up: &'a dyn Fn() -> bool,
     pub(crate) observer: &'a mut dyn Observer<Error = E>,
     /// How many ids were given.
     serial: u32,
@@ -162,7 +159,7 @@ impl<E> Check<'_, E> {
         let mut without_news = 0;
         for run in 0..runs {
             let is_enough = without_news == ENOUGH_WITHOUT_NEWS || !program.has_time_for_another();
-            if run > 0 && (while_new && is_enough || (self.time_is_up)()) {
+            if run > 0 && (while_new && is_enough || self.work.is_out_of_time()) {
                 break;
             }
             self.observer.progress(Progress::Recording {
@@ -210,13 +207,7 @@ impl<E> Check<'_, E> {
             }
         }
         let unseen_order = recorded.unseen_order();
-        let mut confirmation = Confirmation::new(
-            program,
-            trace,
-            unseen_order,
-            self.work.clone(),
-            self.time_is_up,
-        );
+        let mut confirmation = Confirmation::new(program, trace, unseen_order, self.work);
         let again = self.add_races_of_the_run(run, &mut confirmation)?;
         let witnesses = self.predict(run, trace)?;
         if !witnesses.is_empty() || !again.is_empty() || recorded.hung() {

@@ -58,7 +58,7 @@ pub struct Confirmation<'a, P: Program> {
     pub trace: &'a Trace,
     /// What may have ordered threads unseen: the report of a detector is then no proof.
     unseen_order: Option<String>,
-    time_is_up: &'a dyn Fn() -> bool,
+    work: &'a Budget,
     refinement: Refinement<'a>,
     loops: WaitLoops,
     /// The races that runs have shown, by their program counters.
@@ -79,15 +79,14 @@ impl<'a, P: Program> Confirmation<'a, P> {
         program: &'a mut P,
         trace: &'a Trace,
         unseen_order: Option<String>,
-        work: Budget,
-        time_is_up: &'a dyn Fn() -> bool,
+        work: &'a Budget,
     ) -> Self {
         Self {
             program,
             trace,
             unseen_order,
-            time_is_up,
-            refinement: Refinement::new(trace, work),
+            work,
+            refinement: Refinement::new(trace, work.clone()),
             loops: WaitLoops::default(),
             seen: BTreeMap::new(),
             is_reliable: true,
@@ -124,7 +123,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
         for seed in [None, Some(1)] {
             let is_open = |bug: &&&Bug| self.sighting(bug).is_none();
             let open: Vec<&Bug> = races.iter().filter(is_open).copied().collect();
-            if open.len() < FEWEST_STEERED || (self.time_is_up)() {
+            if open.len() < FEWEST_STEERED || self.work.is_out_of_time() {
                 break;
             }
             let sightings = self.program.steer(self.trace, &open, seed)?;
@@ -177,7 +176,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
         if let Some(proof) = self.sighting(&witness.bug) {
             // The detector does not know of a loop that orders what it saw: a replay of the race
             // itself does.
-            if proof == Proof::Detector && !(self.time_is_up)() {
+            if proof == Proof::Detector && !self.work.is_out_of_time() {
                 let replayed = self.replay(witness, tried.way)?;
                 if decide(finding, &replayed, None) {
                     return Ok(tried);
@@ -222,7 +221,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
         for round in 1..=ROUNDS {
             let mut left_at = None;
             for way in self.ways(&tried.witness) {
-                if (self.time_is_up)() {
+                if self.work.is_out_of_time() {
                     return Ok(Settled::TimeIsUp);
                 }
                 let replayed = self.replay(&tried.witness, way)?;
@@ -269,7 +268,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
         }
         let mut shown = None;
         for way in ways {
-            if (self.time_is_up)() {
+            if self.work.is_out_of_time() {
                 break;
             }
             match self.replay(&tried.witness, way)?.outcome {
@@ -312,7 +311,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
     fn last_tries(&mut self, tried: &mut Tried, finding: &mut Finding) -> Result<(), P::Error> {
         let ways = [Way::Hunt].into_iter();
         for way in ways.chain((1..=RANDOM_TRIES).map(Way::Priorities)) {
-            if (self.time_is_up)() {
+            if self.work.is_out_of_time() {
                 break;
             }
             let before = finding.verdict.clone();

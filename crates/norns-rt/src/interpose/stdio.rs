@@ -211,6 +211,23 @@ unsafe fn scanning_text(
     }
 }
 
+unsafe fn scanning_stream(
+    stream: Stream,
+    format: Text,
+    list: List,
+    pc: usize,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    let read = || {
+        let result = call();
+        // SAFETY: the program passed an open stream, and the call has just read from it.
+        unsafe { stream::has_read(stream, pc) };
+        result
+    };
+    // SAFETY: as in `printing`.
+    unsafe { scanning(format, list, pc, read) }
+}
+
 fn stream_lock(code: Code, stream: Stream, pc: usize) -> Operation {
     Operation::new(code, object::RECURSIVE_MUTEX, stream as usize, pc)
 }
@@ -404,46 +421,6 @@ interpose! {
     fn __vasprintf_chk(to: *mut *mut c_char, flag: c_int, format: Text, list: List) -> c_int |pc| {
         printing_new(to, format, list, pc, || real_call::__vasprintf_chk(to, flag, format, list))
     }
-
-    fn vscanf(format: Text, list: List) -> c_int |pc| {
-        scanning(format, list, pc, || real_call::vscanf(format, list))
-    }
-    fn vfscanf(stream: Stream, format: Text, list: List) -> c_int |pc| {
-        scanning(format, list, pc, || {
-            let result = real_call::vfscanf(stream, format, list);
-            stream::has_read(stream, pc);
-            result
-        })
-    }
-    fn vsscanf(text: Text, format: Text, list: List) -> c_int |pc| {
-        scanning_text(text, format, list, pc, || real_call::vsscanf(text, format, list))
-    }
-    fn __isoc99_vscanf(format: Text, list: List) -> c_int |pc| {
-        scanning(format, list, pc, || real_call::__isoc99_vscanf(format, list))
-    }
-    fn __isoc99_vfscanf(stream: Stream, format: Text, list: List) -> c_int |pc| {
-        scanning(format, list, pc, || {
-            let result = real_call::__isoc99_vfscanf(stream, format, list);
-            stream::has_read(stream, pc);
-            result
-        })
-    }
-    fn __isoc99_vsscanf(text: Text, format: Text, list: List) -> c_int |pc| {
-        scanning_text(text, format, list, pc, || real_call::__isoc99_vsscanf(text, format, list))
-    }
-    fn __isoc23_vscanf(format: Text, list: List) -> c_int |pc| {
-        scanning(format, list, pc, || real_call::__isoc23_vscanf(format, list))
-    }
-    fn __isoc23_vfscanf(stream: Stream, format: Text, list: List) -> c_int |pc| {
-        scanning(format, list, pc, || {
-            let result = real_call::__isoc23_vfscanf(stream, format, list);
-            stream::has_read(stream, pc);
-            result
-        })
-    }
-    fn __isoc23_vsscanf(text: Text, format: Text, list: List) -> c_int |pc| {
-        scanning_text(text, format, list, pc, || real_call::__isoc23_vsscanf(text, format, list))
-    }
 }
 
 interpose_variadic! {
@@ -499,44 +476,39 @@ interpose_variadic! {
     fn __asprintf_chk(to: *mut *mut c_char, flag: c_int, format: Text; list) |pc| {
         printing_new(to, format, list, pc, || real_call::__vasprintf_chk(to, flag, format, list))
     }
+}
 
-    fn scanf(format: Text; list) |pc| {
-        scanning(format, list, pc, || real_call::vscanf(format, list))
-    }
-    fn fscanf(stream: Stream, format: Text; list) |pc| {
-        scanning(format, list, pc, || {
-            let result = real_call::vfscanf(stream, format, list);
-            stream::has_read(stream, pc);
-            result
-        })
-    }
-    fn sscanf(text: Text, format: Text; list) |pc| {
-        scanning_text(text, format, list, pc, || real_call::vsscanf(text, format, list))
-    }
-    fn __isoc99_scanf(format: Text; list) |pc| {
-        scanning(format, list, pc, || real_call::__isoc99_vscanf(format, list))
-    }
-    fn __isoc99_fscanf(stream: Stream, format: Text; list) |pc| {
-        scanning(format, list, pc, || {
-            let result = real_call::__isoc99_vfscanf(stream, format, list);
-            stream::has_read(stream, pc);
-            result
-        })
-    }
-    fn __isoc99_sscanf(text: Text, format: Text; list) |pc| {
-        scanning_text(text, format, list, pc, || real_call::__isoc99_vsscanf(text, format, list))
-    }
-    fn __isoc23_scanf(format: Text; list) |pc| {
-        scanning(format, list, pc, || real_call::__isoc23_vscanf(format, list))
-    }
-    fn __isoc23_fscanf(stream: Stream, format: Text; list) |pc| {
-        scanning(format, list, pc, || {
-            let result = real_call::__isoc23_vfscanf(stream, format, list);
-            stream::has_read(stream, pc);
-            result
-        })
-    }
-    fn __isoc23_sscanf(text: Text, format: Text; list) |pc| {
-        scanning_text(text, format, list, pc, || real_call::__isoc23_vsscanf(text, format, list))
-    }
+/// The functions that read by a format, once for each name under which compilers know them: from the
+/// standard input, from a stream and from a text, each with variable arguments and with a list.
+macro_rules! scan {
+    ($($scanf:ident $vscanf:ident, $fscanf:ident $vfscanf:ident, $sscanf:ident $vsscanf:ident;)*) => {
+        interpose! {$(
+            fn $vscanf(format: Text, list: List) -> c_int |pc| {
+                scanning(format, list, pc, || real_call::$vscanf(format, list))
+            }
+            fn $vfscanf(stream: Stream, format: Text, list: List) -> c_int |pc| {
+                scanning_stream(stream, format, list, pc, || real_call::$vfscanf(stream, format, list))
+            }
+            fn $vsscanf(text: Text, format: Text, list: List) -> c_int |pc| {
+                scanning_text(text, format, list, pc, || real_call::$vsscanf(text, format, list))
+            }
+        )*}
+        interpose_variadic! {$(
+            fn $scanf(format: Text; list) |pc| {
+                scanning(format, list, pc, || real_call::$vscanf(format, list))
+            }
+            fn $fscanf(stream: Stream, format: Text; list) |pc| {
+                scanning_stream(stream, format, list, pc, || real_call::$vfscanf(stream, format, list))
+            }
+            fn $sscanf(text: Text, format: Text; list) |pc| {
+                scanning_text(text, format, list, pc, || real_call::$vsscanf(text, format, list))
+            }
+        )*}
+    };
+}
+
+scan! {
+    scanf vscanf, fscanf vfscanf, sscanf vsscanf;
+    __isoc99_scanf __isoc99_vscanf, __isoc99_fscanf __isoc99_vfscanf, __isoc99_sscanf __isoc99_vsscanf;
+    __isoc23_scanf __isoc23_vscanf, __isoc23_fscanf __isoc23_vfscanf, __isoc23_sscanf __isoc23_vsscanf;
 }
