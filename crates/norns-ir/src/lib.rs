@@ -1,0 +1,18 @@
+//! A program as data: what its compiler's front end made of it, for analyses that know nothing of LLVM.
+#![forbid(unsafe_code)]
+
+mod debug;
+mod instruction;
+mod program;
+mod types;
+
+pub use debug::{DebugField, DebugType, DebugTypeId, File, FileId, Place, PlaceId, Variable};
+pub use instruction::{
+    AtomicOrder, AtomicUpdate, BinaryOperator, Callee, Cast, Instruction, Kind, LandingClause,
+    Operand, Predicate,
+};
+pub use program::{
+    Block, BlockId, Constant, ConstantId, Function, FunctionId, Global, GlobalId, InstructionId,
+    Linkage, Omission, Program,
+};
+pub use types::{Type, TypeId, Types};
