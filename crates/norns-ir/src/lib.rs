@@ -3,7 +3,10 @@
 
 mod debug;
 mod instruction;
+mod operands;
+mod print;
 mod program;
+mod read;
 mod types;
 
 pub use debug::{DebugField, DebugType, DebugTypeId, File, FileId, Place, PlaceId, Variable};
@@ -15,4 +18,5 @@ pub use program::{
     Block, BlockId, Constant, ConstantId, Function, FunctionId, Global, GlobalId, InstructionId,
     Linkage, Omission, Program,
 };
+pub use read::{Error, Fault, Linker};
 pub use types::{Type, TypeId, Types};

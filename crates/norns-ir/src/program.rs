@@ -137,6 +137,8 @@ pub enum Constant {
     Aggregate(TypeId, Vec<ConstantId>),
     /// An array of integers of one byte.
     Bytes(TypeId, Vec<u8>),
+    /// An array or vector of other numbers, by their bits.
+    Numbers(TypeId, Vec<u64>),
     Global(GlobalId),
     Function(FunctionId),
     /// An address or number that is computed from other constants. Its operands are constants.

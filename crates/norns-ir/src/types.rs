@@ -1,5 +1,7 @@
 //! The types of a program and how they lie in memory on a 64-bit machine.
 
+use std::collections::HashMap;
+
 use crate::program::id;
 
 id! {
@@ -39,22 +41,26 @@ pub enum Type {
     Opaque(Option<String>),
 }
 
-/// All types of a program, each once.
+/// All types of a program, each once: types of two modules with the same name and parts are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Types {
     types: Vec<Type>,
+    /// Size and alignment of each type in bytes.
+    layouts: Vec<(u64, u64)>,
+    ids: HashMap<Type, TypeId>,
 }
 
 impl Types {
-    /// Adds a type without looking for an equal one: named structures of two modules stay apart.
+    /// The id of a type, which is added if the table does not have it. Its parts are in the table.
     pub fn add(&mut self, new: Type) -> TypeId {
-        self.types.push(new);
-        TypeId::from_index(self.types.len() - 1)
-    }
-
-    /// Replaces a type that was added before its parts were known.
-    pub fn set(&mut self, id: TypeId, definition: Type) {
-        self.types[id.index()] = definition;
+        if let Some(&id) = self.ids.get(&new) {
+            return id;
+        }
+        let id = TypeId::from_index(self.types.len());
+        self.layouts.push(self.compute_layout(&new));
+        self.types.push(new.clone());
+        self.ids.insert(new, id);
+        id
     }
 
     #[must_use]
@@ -97,6 +103,16 @@ impl Types {
         }
     }
 
+    /// The type of a field of a structure or of the elements of an array.
+    #[must_use]
+    pub fn part(&self, id: TypeId, index: u64) -> Option<TypeId> {
+        match self.get(id) {
+            Type::Array { element, .. } | Type::Vector { element, .. } => Some(*element),
+            Type::Struct { fields, .. } => fields.get(usize::try_from(index).ok()?).copied(),
+            _ => None,
+        }
+    }
+
     /// The offset of every field, in order.
     #[must_use]
     pub fn field_offsets(&self, fields: &[TypeId], is_packed: bool) -> Vec<u64> {
@@ -105,10 +121,9 @@ impl Types {
             .iter()
             .map(|&field| {
                 let (size, alignment) = self.layout(field);
-                let start = if is_packed {
-                    end
-                } else {
-                    end.next_multiple_of(alignment)
+                let start = match is_packed {
+                    true => end,
+                    false => round_up(end, alignment),
                 };
                 end = start.saturating_add(size);
                 start
@@ -116,15 +131,19 @@ impl Types {
             .collect()
     }
 
-    /// Size and alignment in bytes, by the rules of the System V ABI for x86-64 and AArch64.
     fn layout(&self, id: TypeId) -> (u64, u64) {
-        match self.get(id) {
+        self.layouts[id.index()]
+    }
+
+    /// Size and alignment in bytes, by the rules of the System V ABI for x86-64 and AArch64.
+    fn compute_layout(&self, r#type: &Type) -> (u64, u64) {
+        match r#type {
             Type::Integer(bits) => {
                 let size = u64::from(bits.div_ceil(8)).next_power_of_two().max(1);
                 (size, size.min(16))
             }
             Type::Float(80) => (16, 16),
-            Type::Float(bits) => (u64::from(bits / 8), u64::from(bits / 8)),
+            Type::Float(bits) => (u64::from(bits / 8), u64::from(bits / 8).max(1)),
             Type::Pointer => (8, 8),
             Type::Array { element, count } => {
                 let (size, alignment) = self.layout(*element);
@@ -132,7 +151,7 @@ impl Types {
             }
             Type::Vector { element, count } => {
                 let size = self.size(*element).saturating_mul(*count);
-                let size = size.next_power_of_two().max(1);
+                let size = size.checked_next_power_of_two().unwrap_or(1 << 63);
                 (size, size)
             }
             Type::Struct {
@@ -143,17 +162,18 @@ impl Types {
                     (Some(start), Some(&last)) => start.saturating_add(self.size(last)),
                     _ => 0,
                 };
+                let alignments = fields.iter().map(|&field| self.layout(field).1);
                 let alignment = match is_packed {
                     true => 1,
-                    false => fields
-                        .iter()
-                        .map(|&field| self.layout(field).1)
-                        .max()
-                        .unwrap_or(1),
+                    false => alignments.max().unwrap_or(1),
                 };
-                (end.next_multiple_of(alignment), alignment)
+                (round_up(end, alignment), alignment)
             }
             Type::Void | Type::Function { .. } | Type::Opaque(_) => (0, 1),
         }
     }
+}
+
+fn round_up(size: u64, alignment: u64) -> u64 {
+    size.checked_next_multiple_of(alignment).unwrap_or(size)
 }
