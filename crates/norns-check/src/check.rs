@@ -328,7 +328,7 @@ impl<E> Check<'_, E> {
         let not_analysed = &mut self.all.not_analysed;
         let last_lines = recorded.last_lines.clone();
         match recorded.ended {
-            Ended::Exited(0) => {}
+            Ended::Exited(0) | Ended::Stopped => {}
             Ended::Exited(status) => {
                 not_analysed.push(NotAnalysed::ErrorStatus { status, last_lines });
             }

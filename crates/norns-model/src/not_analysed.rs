@@ -23,6 +23,11 @@ pub enum NotAnalysed {
         status: i32,
         last_lines: Vec<String>,
     },
+    /// What the client was to make the program do; `problem` completes "the client …".
+    Client {
+        problem: String,
+        last_lines: Vec<String>,
+    },
     /// The program was not built with norns-cc.
     Accesses { synchronisation_is_seen: bool },
     /// Libraries of the program, though not of the system, that were not built with norns-cc.
@@ -125,6 +130,7 @@ impl NotAnalysed {
             ),
             NotAnalysed::AfterTheEnd { .. }
             | NotAnalysed::ErrorStatus { .. }
+            | NotAnalysed::Client { .. }
             | NotAnalysed::Accesses { .. }
             | NotAnalysed::Libraries { .. }
             | NotAnalysed::LeftRunning { .. }

@@ -3,13 +3,16 @@
 //! `record` makes the first run, of which the trace is kept. `schedule` turns a witness into what the
 //! runtime enforces, `replayer` runs the program under it, `report` is what the runtime reported and
 //! `verdict` judges it. All runs are made by `process`, which sets limits, sees a hang (`stillness`)
-//! and cleans up; only it has unsafe code.
+//! and cleans up; only it has unsafe code. `session` lets a client talk to a server (`listening`) and
+//! stops it then.
 
+mod listening;
 pub mod process;
 pub mod record;
 pub mod replayer;
 pub mod report;
 pub mod schedule;
+pub mod session;
 mod stillness;
 pub mod verdict;
 
@@ -18,4 +21,5 @@ pub use process::{Ended, Error, Input, Limits, Program, catch_interrupts, interr
 pub use record::{How, Recorded, record, record_unsupervised};
 pub use replayer::{Replay, Replayer};
 pub use report::Report;
+pub use session::{Session, Visit};
 pub use verdict::{Left, Outcome, Proof, Sighting};

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use norns_wire::environment::{self, Mode, PADDING};
 
+use crate::session::{Attendance, Session, Visit, Wish};
 use crate::stillness::Stillness;
 
 /// How long processes that a program has left running may take to end.
@@ -32,6 +33,7 @@ pub struct Program {
     pub input: Input,
     /// The runtime, if it is to be preloaded: a program that was built with it loads it anyway.
     pub preload: Option<PathBuf>,
+    pub session: Session,
 }
 
 /// Where the program's standard input comes from.
@@ -77,6 +79,10 @@ pub enum Ended {
     Hung,
     /// We were told to stop, and stopped it.
     Interrupted,
+    /// Its session was over and it ended by the SIGTERM that this meant.
+    Stopped,
+    /// Its session was over and it did not end by itself.
+    Killed,
 }
 
 impl Ended {
@@ -89,6 +95,8 @@ impl Ended {
             Ended::OutOfMemory => "used more memory than it was given".into(),
             Ended::Hung => "hung: all its threads wait for each other".into(),
             Ended::Interrupted => "was stopped because Norns was interrupted".into(),
+            Ended::Stopped => "was stopped by SIGTERM, as asked".into(),
+            Ended::Killed => "did not end after SIGTERM and was killed".into(),
         }
     }
 }
@@ -103,6 +111,8 @@ pub enum Error {
         path: PathBuf,
         source: io::Error,
     },
+    #[error("cannot run the client: {0}")]
+    Session(io::Error),
     #[error("cannot read the trace: {0}")]
     Trace(#[from] norns_trace::Error),
     /// The runtime in the program is of another version than this tool.
@@ -184,13 +194,11 @@ impl Run<'_> {
 
     /// Runs the program to its end, or to a limit.
     pub fn run(&self) -> Result<Ended, Error> {
-        let (ended, _) = self.run_until(|_, _| 0)?;
-        Ok(ended)
+        Ok(self.run_until(|_, _| 0)?.ended)
     }
 
-    /// As `run`. Processes that the program leaves running in the background get a moment to end;
-    /// how many did not.
-    pub fn run_with_background(&self) -> Result<(Ended, usize), Error> {
+    /// As `run`. Processes that the program leaves running in the background get a moment to end.
+    pub fn run_with_background(&self) -> Result<Finished, Error> {
         self.run_until(|run, group| {
             let end = Instant::now() + BACKGROUND;
             loop {
@@ -206,23 +214,31 @@ impl Run<'_> {
     fn run_until(
         &self,
         at_the_end: impl FnOnce(&Self, &Group) -> usize,
-    ) -> Result<(Ended, usize), Error> {
+    ) -> Result<Finished, Error> {
         let mut command = self.command()?;
         fix_addresses(&mut command);
         let cannot_run = |source| Error::Start {
             program: self.program.command[0].to_string_lossy().into_owned(),
             source,
         };
+        let program = self.program;
+        let mut attendance = Attendance::begin(&program.session, &program.folder, &self.output);
         let Some(limits) = self.limits else {
-            let status = command.status().map_err(cannot_run)?;
-            return Ok((ended(status), 0));
+            let mut child = command.spawn().map_err(cannot_run)?;
+            let ended = watch(&mut child, &mut attendance)?;
+            let (ended, visit) = attendance.end(ended);
+            return Ok(Finished {
+                ended,
+                left_running: 0,
+                visit,
+            });
         };
         let mut group = Group::start(&mut command).map_err(cannot_run)?;
         if let Some(path) = &self.keep_input {
             group.feed_input(path)?;
         }
-        let ended = group.wait(limits);
-        let left = match ended {
+        let ended = group.wait(limits, &mut attendance)?;
+        let left_running = match ended {
             Ended::Exited(_) => at_the_end(self, &group),
             _ => 0,
         };
@@ -233,7 +249,12 @@ impl Run<'_> {
             // SAFETY: `waitpid` does not write a status through a null pointer.
             unsafe { libc::waitpid(id, std::ptr::null_mut(), 0) };
         }
-        Ok((ended, left))
+        let (ended, visit) = attendance.end(ended);
+        Ok(Finished {
+            ended,
+            left_running,
+            visit,
+        })
     }
 
     /// The processes that this process has adopted from the program, as far as they have its
@@ -256,6 +277,41 @@ impl Run<'_> {
         let others = children().into_iter().filter(|id| *id != group.id());
         others.filter(belongs).filter(runs).collect()
     }
+}
+
+/// How a run went.
+pub struct Finished {
+    pub ended: Ended,
+    /// How many processes it left running in the background; they were stopped.
+    pub left_running: usize,
+    pub visit: Option<Visit>,
+}
+
+/// Waits for the end of a program without limits.
+fn watch(child: &mut Child, attendance: &mut Attendance) -> Result<Ended, Error> {
+    if attendance.is_idle() {
+        let status = child.wait().map_err(Error::Session)?;
+        return Ok(ended(status));
+    }
+    loop {
+        if let Some(status) = child.try_wait().map_err(Error::Session)? {
+            return Ok(ended(status));
+        }
+        match attendance.step(child.id() as i32).map_err(Error::Session)? {
+            Wish::GoOn => std::thread::sleep(Duration::from_millis(10)),
+            Wish::Kill => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(Ended::Killed);
+            }
+        }
+    }
+}
+
+/// Asks a process to end. It must be a child of this process that is not reaped yet.
+pub(crate) fn terminate(id: i32) {
+    // SAFETY: `kill` takes two numbers and accesses no memory.
+    unsafe { libc::kill(id, libc::SIGTERM) };
 }
 
 /// The value of `LD_PRELOAD` with the runtime first: its functions must be found before those of
@@ -350,7 +406,7 @@ pub fn interrupted() -> bool {
 }
 
 /// A process group, which is killed when this value is dropped.
-struct Group {
+pub(crate) struct Group {
     /// The leader: its id is the id of the group.
     child: Child,
     /// Whether the leader has been waited for. Its id is free for another process then.
@@ -358,7 +414,7 @@ struct Group {
 }
 
 impl Group {
-    fn start(command: &mut Command) -> io::Result<Self> {
+    pub fn start(command: &mut Command) -> io::Result<Self> {
         // SAFETY: PR_SET_CHILD_SUBREAPER takes a number; this `prctl` accesses no memory.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         command.process_group(0);
@@ -377,6 +433,13 @@ impl Group {
 
     fn id(&self) -> i32 {
         self.child.id() as i32
+    }
+
+    /// The status of its leader, if that has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.child.try_wait().ok().flatten();
+        self.reaped |= status.is_some();
+        status
     }
 
     /// Copies our standard input to the program and to a file, for as long as input and program last.
@@ -400,26 +463,29 @@ impl Group {
         Ok(())
     }
 
-    fn wait(&mut self, limits: Limits) -> Ended {
+    fn wait(&mut self, limits: Limits, attendance: &mut Attendance) -> Result<Ended, Error> {
         let start = Instant::now();
         let mut still = Stillness::default();
         let mut nap = Duration::from_micros(200);
         loop {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                self.reaped = true;
-                return ended(status);
+            if let Some(status) = self.ended() {
+                return Ok(ended(status));
             }
             if interrupted() {
-                return Ended::Interrupted;
+                return Ok(Ended::Interrupted);
             }
             if start.elapsed() > limits.time {
-                return Ended::TimedOut;
+                return Ok(Ended::TimedOut);
             }
             if resident(self.id()) > limits.memory {
-                return Ended::OutOfMemory;
+                return Ok(Ended::OutOfMemory);
             }
             if still.all_threads_wait(self.id()) {
-                return Ended::Hung;
+                return Ok(Ended::Hung);
+            }
+            match attendance.step(self.id()).map_err(Error::Session)? {
+                Wish::GoOn => {}
+                Wish::Kill => return Ok(Ended::Killed),
             }
             std::thread::sleep(nap);
             nap = (nap * 2).min(Duration::from_millis(10));

@@ -12,7 +12,8 @@ use norns_trace::{Info, Recording, Warning, info};
 
 use norns_wire::environment::{self, Mode};
 
-use crate::process::{Ended, Error, Input, Limits, Output, Program, Run};
+use crate::process::{self, Ended, Error, Input, Limits, Output, Program, Run};
+use crate::session::Visit;
 
 /// How the program is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,8 @@ pub struct Finished {
     pub warnings: Vec<Warning>,
     /// How many processes it left running in the background; they were stopped.
     pub left_running: usize,
+    /// What became of its client, if it was to have one.
+    pub visit: Option<Visit>,
 }
 
 /// Runs the program once and leaves a finished trace at `trace`. The program runs as if Norns were
@@ -112,6 +115,7 @@ pub struct Recorded {
     pub ended: Ended,
     pub time: Duration,
     pub left_running: usize,
+    pub visit: Option<Visit>,
 }
 
 /// Runs the program once, under limits. Its trace goes to `trace`, its output to `output` and its
@@ -150,13 +154,18 @@ pub fn record(
         ended: finished.ended,
         time: finished.time,
         left_running: finished.left_running,
+        visit: finished.visit,
     })
 }
 
 fn run_and_finish(run: &Run, trace: &Path, how: How) -> Result<Finished, Error> {
     how.start_file(trace, &run.program.command, &run.program.folder)?;
     let start = Instant::now();
-    let (ended, left_running) = run.run_with_background()?;
+    let process::Finished {
+        ended,
+        left_running,
+        visit,
+    } = run.run_with_background()?;
     let time = start.elapsed();
     let most = run.limits.map_or(u64::MAX, |limits| limits.events);
     let warnings = norns_trace::finish_beginning(trace, most)?;
@@ -165,5 +174,6 @@ fn run_and_finish(run: &Run, trace: &Path, how: How) -> Result<Finished, Error> 
         time,
         warnings,
         left_running,
+        visit,
     })
 }

@@ -137,7 +137,7 @@ pub fn judge(trace: &Trace, witness: &Witness, report: &Report, ended: &Ended) -
         return Outcome::Infeasible(Left::Diverged(diverged.clone()));
     }
     match ended {
-        Ended::TimedOut | Ended::OutOfMemory | Ended::Hung | Ended::Interrupted => {
+        Ended::TimedOut | Ended::OutOfMemory | Ended::Hung | Ended::Interrupted | Ended::Killed => {
             Outcome::TimedOut
         }
         _ if report.followed => Outcome::NoBug,

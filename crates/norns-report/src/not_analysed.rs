@@ -17,6 +17,13 @@ pub fn sentence(reason: &NotAnalysed) -> String {
             let lines = quoted(last_lines);
             format!("perhaps what was meant to run: the program exited with status {status}{lines}")
         }
+        NotAnalysed::Client {
+            problem,
+            last_lines,
+        } => {
+            let lines = quoted(last_lines);
+            format!("perhaps what the client was to make the program do: the client {problem}{lines}")
+        }
         NotAnalysed::Libraries { paths } => format!(
             "memory accesses of libraries that were not built with norns-cc (CC=norns-cc \
              CXX=norns-c++): {}",

@@ -28,7 +28,7 @@ use crate::kinds::Kinds;
 use crate::predict::EngineName;
 use crate::progress::Stage;
 use crate::runs::{self, About, Run};
-use crate::{exit, runtime_library, show};
+use crate::{exit, runtime_library, session, show};
 use keep::Keeper;
 use program::Checked;
 
@@ -38,7 +38,8 @@ const MOST_RUNS: u32 = 6;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   norns check bank.c                    compile, record, predict, replay, report
-  norns check -- ./server --port 0      the same for a program built with norns-cc
+  norns check -- ./app -v               the same for a program built with norns-cc
+  norns check --client 'curl -s localhost:$NORNS_PORT' -- ./server --port 0
 
 Exit status: 0 nothing confirmed, 1 a confirmed finding, 2 Norns could not do its job: bad usage, a
 build that failed, a program that died or of which nothing could be observed.")]
@@ -75,6 +76,8 @@ pub struct Arguments {
     /// Megabytes of memory that one run of the program may use
     #[arg(long, default_value_t = 4096, value_name = "MEGABYTES")]
     memory_limit: u64,
+    #[command(flatten)]
+    session: session::Arguments,
     /// An option for the compiler, such as -O2 or -lm; may be repeated
     #[arg(long = "flag", value_name = "WORD", allow_hyphen_values = true)]
     flags: Vec<OsString>,
@@ -191,6 +194,7 @@ fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
         folder,
         input: build::input(),
         preload,
+        session: arguments.session.session(),
     })
 }
 

@@ -22,7 +22,7 @@ use clap::ValueEnum;
 use norns_check::observed;
 use norns_model::NotAnalysed;
 use norns_replay::report::Race;
-use norns_replay::{Input, Limits, Mode, Program, Report, process};
+use norns_replay::{Input, Limits, Mode, Program, Report, Session, process};
 use norns_report::suppression::{Frame, Suppression};
 use norns_report::{Findings, Verdict, fingerprint, suppression, terminal};
 use norns_trace::symbolise::Symboliser;
@@ -82,6 +82,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         folder: folder.clone(),
         input: Input::Inherited,
         preload: None,
+        session: Session::default(),
     };
     let scratch = std::env::temp_dir().join(format!("norns-detect-{}", std::process::id()));
     let ended = process::Run {

@@ -21,6 +21,10 @@ pub fn of_program(ended: &Ended) -> ExitCode {
     ExitCode::from(match ended {
         Ended::Exited(status) => *status as u8,
         Ended::Signalled(signal) => 128_u8.wrapping_add(*signal as u8),
-        Ended::TimedOut | Ended::OutOfMemory | Ended::Hung | Ended::Interrupted => CANNOT,
+        // The program did what it was asked to.
+        Ended::Stopped => 0,
+        Ended::TimedOut | Ended::OutOfMemory | Ended::Hung | Ended::Interrupted | Ended::Killed => {
+            CANNOT
+        }
     })
 }

@@ -26,6 +26,7 @@ mod replay;
 mod report;
 mod runs;
 mod runtime_library;
+mod session;
 mod show;
 mod trace;
 

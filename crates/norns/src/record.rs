@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use norns_replay::{Ended, How, Input, Program, process};
+use norns_replay::{Ended, How, Input, Program, Session, process};
 use norns_trace::{Item, Reader, Warning, info};
 use norns_wire::statistics::Counter;
 
-use crate::{exit, runtime_library};
+use crate::{exit, runtime_library, session};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -31,6 +31,8 @@ pub struct Arguments {
     /// input is the same [default: 1]. Without, asks for small random delays
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    #[command(flatten)]
+    session: session::Arguments,
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
@@ -73,7 +75,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             None => How::Naturally,
         }
     };
-    let recorded = record(&output, &arguments.command, how)?;
+    let session = arguments.session.session();
+    let recorded = record(&output, &arguments.command, how, session)?;
     for warning in &recorded.warnings {
         eprintln!("warning: {warning}");
     }
@@ -105,7 +108,12 @@ fn describe(recorded: &Recorded, output: &Path) -> String {
 }
 
 /// Runs the program to its end and leaves a finished trace.
-fn record(output: &Path, command: &[OsString], how: How) -> anyhow::Result<Recorded> {
+fn record(
+    output: &Path,
+    command: &[OsString],
+    how: How,
+    session: Session,
+) -> anyhow::Result<Recorded> {
     let runtime = runtime_library::find()?;
     let Some(file) = runtime_library::find_program(&command[0]) else {
         bail!("cannot run {}: no such program", command[0].display());
@@ -125,8 +133,12 @@ fn record(output: &Path, command: &[OsString], how: How) -> anyhow::Result<Recor
         folder: env::current_dir().context("cannot tell the current folder")?,
         input: Input::Inherited,
         preload: Some(runtime),
+        session,
     };
     let finished = norns_replay::record_unsupervised(&program, &output, how)?;
+    if let Some(problem) = finished.visit.as_ref().and_then(session::problem) {
+        eprintln!("warning: the client {problem}");
+    }
     let mut recorded = count(&output)?;
     let mut warnings = finished.warnings;
     warnings.append(&mut recorded.warnings);

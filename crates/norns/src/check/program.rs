@@ -17,6 +17,7 @@ use norns_trace::symbolise::Symboliser;
 use super::{Arguments, divergence, gaps};
 use crate::deadline::Deadline;
 use crate::runs::Run;
+use crate::session;
 
 /// Of a recording as many events are kept as can be finished, read and prepared in about a third of
 /// the budget.
@@ -158,6 +159,13 @@ impl norns_check::Program for Checked<'_> {
             let processes = recorded.left_running;
             not_analysed.push(NotAnalysed::LeftRunning { processes });
         }
+        if let Some(problem) = recorded.visit.as_ref().and_then(session::problem) {
+            let last_lines = gaps::last_lines(&path("client.txt"), 0);
+            not_analysed.push(NotAnalysed::Client {
+                problem,
+                last_lines,
+            });
+        }
         let mut trace = recorded.recording.trace;
         if !self.arguments.values {
             // One thread at a time was wanted for its schedule only.
@@ -188,7 +196,10 @@ impl norns_check::Program for Checked<'_> {
         let (report, ended) = self.replayer(trace).replay_recording()?;
         self.warn_once(&report);
         let left = report.diverged.is_some()
-            || matches!(ended, Ended::TimedOut | Ended::Hung | Ended::Interrupted);
+            || matches!(
+                ended,
+                Ended::TimedOut | Ended::Hung | Ended::Interrupted | Ended::Killed
+            );
         Ok(Rerun {
             left: left.then(|| divergence::of_run(trace, &report, &ended)),
             hang: report.deadlock.map(|deadlock| hang(deadlock, &report.maps)),

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
-use norns_replay::{Input, Program};
+use norns_replay::{Input, Program, Session};
 use serde::{Deserialize, Serialize};
 
 use crate::runs::Run;
@@ -18,6 +19,11 @@ struct Saved {
     folder: PathBuf,
     input: SavedInput,
     preload: Option<PathBuf>,
+    /// A command for the shell.
+    #[serde(default)]
+    client: Option<Vec<u8>>,
+    #[serde(default)]
+    until: Option<Duration>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -40,6 +46,8 @@ pub fn save(run: &Run, program: &Program) -> Result<()> {
             Input::File(path) => SavedInput::File(path.clone()),
         },
         preload: program.preload.clone(),
+        client: { program.session.client.as_ref() }.map(|client| client.as_bytes().to_vec()),
+        until: program.session.until,
     };
     run.save("program.json", &saved)
 }
@@ -55,5 +63,9 @@ pub fn load(run: &Run) -> Result<Program> {
             SavedInput::File(path) => Input::File(path),
         },
         preload: saved.preload,
+        session: Session {
+            client: saved.client.map(OsString::from_vec),
+            until: saved.until,
+        },
     })
 }

@@ -4,6 +4,7 @@ mod cc;
 mod citations;
 mod detect;
 mod documents;
+mod inputs;
 mod install;
 mod licences;
 mod order;

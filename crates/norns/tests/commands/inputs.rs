@@ -1,0 +1,157 @@
+//! What a program gets from outside while it runs: clients of servers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const NORNS: &str = env!("CARGO_BIN_EXE_norns");
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("inputs-{name}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn program(name: &str) -> PathBuf {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/inputs");
+    programs.join(format!("{name}.c"))
+}
+
+/// Runs `norns` in a folder of its own.
+fn norns(folder: &Path, words: &[&str]) -> Output {
+    Command::new(NORNS)
+        .args(words)
+        .env("NORNS_RUNS", folder.join("runs"))
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+/// Checks a program of `tests/programs/inputs` with these options and arguments: the exit status, what
+/// it says and what it does not say.
+fn check(
+    name: &str,
+    source: &str,
+    options: &[&str],
+    arguments: &[&str],
+    status: i32,
+    said: &[&str],
+    unsaid: &[&str],
+) {
+    let folder = folder(name);
+    let source = program(source);
+    let mut words = vec!["check", source.to_str().unwrap()];
+    words.extend(options);
+    words.push("--");
+    words.extend(arguments);
+    let output = norns(&folder, &words);
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert_eq!(output.status.code(), Some(status), "{name}: {text}");
+    for sentence in said {
+        assert!(text.contains(sentence), "{name} lacks `{sentence}`: {text}");
+    }
+    for sentence in unsaid {
+        assert!(!text.contains(sentence), "{name} says `{sentence}`: {text}");
+    }
+}
+
+/// A client that is two connections at the same time, of three requests each.
+const TWO_CONNECTIONS: &str = r#"bash -c '
+    talk() {
+        exec 3<>/dev/tcp/127.0.0.1/$NORNS_PORT
+        for i in 1 2 3; do echo "add $1" >&3; read -r sum <&3; done
+        exec 3>&-
+    }
+    talk 1 & talk 2 & wait'"#;
+
+#[test]
+fn a_server_is_checked_with_its_client() {
+    for way in ["", "plain"] {
+        check(
+            &format!("server-{way}"),
+            "server",
+            &["--client", TWO_CONNECTIONS],
+            &[way],
+            1,
+            &["confirmed", "server.c:23"],
+            &["signal", "not analysed", "the client"],
+        );
+    }
+}
+
+#[test]
+fn a_server_that_does_not_stop_is_killed() {
+    check(
+        "stubborn",
+        "server",
+        &["--client", TWO_CONNECTIONS, "--runs", "1"],
+        &["stubborn"],
+        1,
+        &["confirmed", "did not end after SIGTERM and was killed"],
+        &[],
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_client_is_said() {
+    let one = ["--runs", "1", "--client"];
+    check(
+        "client-fails",
+        "server",
+        &[&one[..], &["echo no server >&2; exit 7"]].concat(),
+        &[],
+        2,
+        &["the client exited with status 7", "`no server`"],
+        &[],
+    );
+    let folder = folder("client-not-started");
+    fs::write(folder.join("program.c"), "int main(void) { return 0; }").unwrap();
+    let words = [&["check", "program.c"], &one[..], &["true"]].concat();
+    let output = norns(&folder, &words);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("was not started, since the program did not listen"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_program_is_stopped_when_its_time_is_over() {
+    check(
+        "until",
+        "server",
+        &["--until", "0.5", "--runs", "1"],
+        &["plain"],
+        2,
+        &["nothing was analysed"],
+        &["signal 15", "in the time"],
+    );
+    check(
+        "until-never",
+        "server",
+        &["--until", "soon"],
+        &[],
+        2,
+        &["it must be a number of seconds above 0"],
+        &[],
+    );
+}
+
+#[test]
+fn a_server_is_recorded_with_its_client() {
+    let folder = folder("record");
+    let build = Command::new(NORNS)
+        .args(["cc", "-g", "-pthread", "-o", "server"])
+        .arg(program("server"))
+        .current_dir(&folder)
+        .status()
+        .unwrap();
+    assert!(build.success());
+    let words = ["record", "--client", TWO_CONNECTIONS, "./server", "plain"];
+    let output = norns(&folder, &words);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("of 3 threads"), "{text}");
+}
