@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod debug;
+mod front_end;
 mod instruction;
 mod operands;
 mod print;
@@ -10,6 +11,7 @@ mod read;
 mod types;
 
 pub use debug::{DebugField, DebugType, DebugTypeId, File, FileId, Place, PlaceId, Variable};
+pub use front_end::{CompileError, FrontEnd};
 pub use instruction::{
     AtomicOrder, AtomicUpdate, BinaryOperator, Callee, Cast, Instruction, Kind, LandingClause,
     Operand, Predicate,

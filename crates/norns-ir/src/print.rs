@@ -33,6 +33,16 @@ impl fmt::Display for Program {
     }
 }
 
+/// A name, in quotes if LLVM writes them.
+fn quoted(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-$._".contains(&byte);
+    let begins_plain = !name.starts_with(|first: char| first.is_ascii_digit());
+    match name.bytes().all(is_plain) && begins_plain {
+        true => name.to_owned(),
+        false => format!("\"{name}\""),
+    }
+}
+
 fn linkage(linkage: Linkage, is_declaration: bool) -> &'static str {
     match (linkage, is_declaration) {
         (_, true) => "declare",
@@ -64,7 +74,9 @@ impl Program {
             Type::Integer(bits) => write!(f, "i{bits}"),
             Type::Float(32) => f.write_str("float"),
             Type::Float(64) => f.write_str("double"),
-            Type::Float(bits) => write!(f, "f{bits}"),
+            Type::Float(16) => f.write_str("half"),
+            Type::Float(80) => f.write_str("x86_fp80"),
+            Type::Float(bits) => write!(f, "fp{bits}"),
             Type::Pointer => f.write_str("ptr"),
             Type::Array { element, count } => {
                 write!(f, "[{count} x {}]", self.show_type(*element))
@@ -74,13 +86,21 @@ impl Program {
             }
             Type::Struct {
                 name: Some(name), ..
-            } => write!(f, "%{name}"),
-            Type::Struct { fields, .. } => {
-                f.write_str("{ ")?;
+            } => write!(f, "%{}", quoted(name)),
+            Type::Struct {
+                fields, is_packed, ..
+            } => {
+                let (open, close) = match (is_packed, fields.is_empty()) {
+                    (false, false) => ("{ ", " }"),
+                    (false, true) => ("{", "}"),
+                    (true, false) => ("<{ ", " }>"),
+                    (true, true) => ("<{", "}>"),
+                };
+                f.write_str(open)?;
                 list(f, fields, |f, &field| {
                     write!(f, "{}", self.show_type(field))
                 })?;
-                f.write_str(" }")
+                f.write_str(close)
             }
             Type::Function {
                 result,
