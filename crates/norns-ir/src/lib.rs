@@ -1,15 +1,18 @@
 //! A program as data: what its compiler's front end made of it, for analyses that know nothing of LLVM.
 #![forbid(unsafe_code)]
 
+mod control_flow;
 mod debug;
 mod front_end;
 mod instruction;
 mod operands;
 mod print;
 mod program;
+mod promote;
 mod read;
 mod types;
 
+pub use control_flow::{ControlFlow, Loop};
 pub use debug::{DebugField, DebugType, DebugTypeId, File, FileId, Place, PlaceId, Variable};
 pub use front_end::{CompileError, FrontEnd};
 pub use instruction::{

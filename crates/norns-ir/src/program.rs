@@ -5,7 +5,7 @@
 
 use crate::debug::{DebugType, DebugTypeId, File, FileId, Place, PlaceId, Variable};
 use crate::instruction::{Instruction, Operand};
-use crate::types::{TypeId, Types};
+use crate::types::{Type, TypeId, Types};
 
 /// Defines a number that names an entry of one table.
 macro_rules! id {
@@ -200,6 +200,36 @@ impl Program {
     #[must_use]
     pub fn debug_type(&self, id: DebugTypeId) -> &DebugType {
         &self.debug_types[id.index()]
+    }
+
+    /// The type of an operand of one of the function's instructions.
+    #[must_use]
+    pub fn operand_type(&self, function: &Function, operand: Operand) -> Option<TypeId> {
+        match operand {
+            Operand::Parameter(index) => match self.types.get(function.r#type) {
+                Type::Function { parameters, .. } => parameters.get(index as usize).copied(),
+                _ => None,
+            },
+            Operand::Result(id) => Some(function.instruction(id).r#type),
+            Operand::Constant(id) => self.constant_type(id),
+        }
+    }
+
+    #[must_use]
+    pub fn constant_type(&self, id: ConstantId) -> Option<TypeId> {
+        match self.constant(id) {
+            Constant::Integer(id, _)
+            | Constant::Float(id, _)
+            | Constant::Null(id)
+            | Constant::Undefined(id)
+            | Constant::Zero(id)
+            | Constant::Aggregate(id, _)
+            | Constant::Bytes(id, _)
+            | Constant::Numbers(id, _)
+            | Constant::Other(id, _) => Some(*id),
+            Constant::Global(_) | Constant::Function(_) => self.types.find(&Type::Pointer),
+            Constant::Computed(instruction) => Some(instruction.r#type),
+        }
     }
 
     /// The function that an operand names directly.

@@ -63,6 +63,12 @@ impl Types {
         id
     }
 
+    /// The id of a type that the table has.
+    #[must_use]
+    pub fn find(&self, r#type: &Type) -> Option<TypeId> {
+        self.ids.get(r#type).copied()
+    }
+
     #[must_use]
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[id.index()]
