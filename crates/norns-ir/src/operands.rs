@@ -1,7 +1,7 @@
-//! The operands of an instruction and the blocks that a terminator leads to.
+//! The operands of an instruction, the blocks that a terminator leads to, the parts of a constant.
 
 use crate::instruction::{Callee, Kind, LandingClause, Operand};
-use crate::program::BlockId;
+use crate::program::{BlockId, Constant, ConstantId};
 
 /// One exhaustive list of the operands of every kind, for shared and for mutable access.
 macro_rules! visit_operands {
@@ -169,6 +169,30 @@ impl Kind {
                 .chain(others.iter().copied())
                 .collect(),
             _ => Vec::new(),
+        }
+    }
+}
+
+impl Constant {
+    /// Calls `visit` with every constant that this one is made from. No constant is made from itself.
+    pub fn for_each_part(&self, mut visit: impl FnMut(ConstantId)) {
+        match self {
+            Constant::Aggregate(_, parts) => parts.iter().copied().for_each(visit),
+            Constant::Computed(instruction) => instruction.kind.for_each_operand(|operand| {
+                if let Operand::Constant(part) = operand {
+                    visit(part);
+                }
+            }),
+            Constant::Integer(..)
+            | Constant::Float(..)
+            | Constant::Null(_)
+            | Constant::Undefined(_)
+            | Constant::Zero(_)
+            | Constant::Bytes(..)
+            | Constant::Numbers(..)
+            | Constant::Global(_)
+            | Constant::Function(_)
+            | Constant::Other(..) => {}
         }
     }
 }

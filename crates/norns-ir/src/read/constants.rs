@@ -11,6 +11,7 @@ use crate::types::{Type, TypeId};
 impl<'a> Module<'a, '_> {
     /// Reads the block of constants that the stream has just entered. Each gets the next value number.
     pub(super) fn read_constants(&mut self) -> Result<(), Fault> {
+        let first = self.linker.program.constants.len();
         let mut current = self.linker.program.types.add(Type::Integer(32));
         loop {
             match self.next()? {
@@ -34,6 +35,49 @@ impl<'a> Module<'a, '_> {
         }
         if self.farthest_constant >= self.linker.program.constants.len() {
             return Err(Fault::Malformed("a constant refers to one that is missing"));
+        }
+        self.check_nesting(first)
+    }
+
+    /// Refuses constants that contain themselves, or others too deeply for a recursion over them.
+    fn check_nesting(&mut self, first: usize) -> Result<(), Fault> {
+        /// A part of a constant is at least one level less deep. Simple constants have no entry.
+        const MAX_DEPTH: u32 = 500;
+        let constants = &self.linker.program.constants;
+        let is_simple = |constant: &Constant| {
+            !matches!(constant, Constant::Aggregate(..) | Constant::Computed(_))
+        };
+        let mut entered = vec![false; constants.len() - first];
+        let mut open = Vec::new();
+        for index in first..constants.len() {
+            open.push(index);
+            while let Some(&current) = open.last() {
+                let id = ConstantId::from_index(current);
+                if is_simple(&constants[current]) || self.constant_depths.contains_key(&id) {
+                    open.pop();
+                    continue;
+                }
+                let mut depth = 1;
+                let waiting = open.len();
+                constants[current].for_each_part(|part| {
+                    if is_simple(&constants[part.index()]) {
+                        return;
+                    }
+                    match self.constant_depths.get(&part) {
+                        Some(below) => depth = depth.max(below + 1),
+                        None => open.push(part.index()),
+                    }
+                });
+                if open.len() == waiting {
+                    self.constant_depths.insert(id, depth);
+                } else if current < first || std::mem::replace(&mut entered[current - first], true)
+                {
+                    return Err(Fault::Malformed("a constant contains itself"));
+                }
+                if depth > MAX_DEPTH {
+                    return Err(Fault::Malformed("constants are nested too deeply"));
+                }
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! A module: its symbols, then its function bodies.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::link::{Bound, Linker, Visibility};
 use super::metadata::Metadata;
@@ -38,6 +38,8 @@ pub(super) struct Module<'a, 'l> {
     pub(super) values: Vec<Value>,
     /// The largest constant that another one refers to before it is read.
     pub(super) farthest_constant: usize,
+    /// How deeply constants with parts are nested.
+    pub(super) constant_depths: HashMap<ConstantId, u32>,
     /// Inline assembler: its text and constraints.
     pub(super) assembler: HashMap<ConstantId, (String, String)>,
     pub(super) metadata: Metadata<'a>,
@@ -81,6 +83,7 @@ impl<'a, 'l> Module<'a, 'l> {
             types: TypeTable::default(),
             values: Vec::new(),
             farthest_constant: 0,
+            constant_depths: HashMap::new(),
             assembler: HashMap::new(),
             metadata: Metadata::default(),
             places: Places::default(),
@@ -318,10 +321,19 @@ impl<'a, 'l> Module<'a, 'l> {
                 self.collect_constructors(initial);
             }
         }
-        for alias in std::mem::take(&mut self.aliases) {
+        let aliases = std::mem::take(&mut self.aliases);
+        let names: HashSet<ConstantId> = aliases.iter().map(|alias| alias.constant).collect();
+        for alias in aliases {
             let target = self.bound_constant(alias.target)?;
             let target = self.strip_casts(target);
             let constant = self.linker.program.constant(target).clone();
+            // An alias that is computed from an alias could be computed from itself.
+            let mut is_circular = false;
+            constant.for_each_part(|part| is_circular |= names.contains(&part));
+            if is_circular {
+                self.omit(format!("what {} is another name of", alias.name));
+                continue;
+            }
             self.linker.program.constants[alias.constant.index()] = constant;
             self.linker
                 .alias(alias.name, alias.constant, &alias.visibility);
