@@ -98,6 +98,8 @@ pub enum NotAnalysed {
     },
     /// Processes that the program started in a replay.
     ChildProcesses,
+    /// What later runs do not get as the recorded run did: a sentence for each.
+    Inputs { problems: Vec<String> },
     /// Findings that the user's file suppresses.
     Suppressed { findings: usize },
 

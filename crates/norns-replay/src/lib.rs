@@ -4,8 +4,10 @@
 //! runtime enforces, `replayer` runs the program under it, `report` is what the runtime reported and
 //! `verdict` judges it. All runs are made by `process`, which sets limits, sees a hang (`stillness`)
 //! and cleans up; only it has unsafe code. `session` lets a client talk to a server (`listening`) and
-//! stops it then.
+//! stops it then; `files` keeps what a run changes out of the next ones.
 
+mod environment;
+pub mod files;
 mod listening;
 pub mod process;
 pub mod record;
@@ -16,7 +18,9 @@ pub mod session;
 mod stillness;
 pub mod verdict;
 
+pub use files::Files;
 pub use norns_wire::environment::Mode;
+pub use norns_wire::files::Problem;
 pub use process::{Ended, Error, Input, Limits, Program, catch_interrupts, interrupted};
 pub use record::{How, Recorded, record, record_unsupervised};
 pub use replayer::{Replay, Replayer};

@@ -6,19 +6,21 @@
 //! this process adopts orphans while it runs programs. A program without limits is run as a shell
 //! would run it.
 
-use std::env;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use norns_wire::environment::{self, Mode, PADDING};
+use norns_wire::environment::Mode;
 
+use crate::environment::{before_other_libraries, with_padding};
+use crate::files::Files;
 use crate::session::{Attendance, Session, Visit, Wish};
 use crate::stillness::Stillness;
 
@@ -42,8 +44,15 @@ pub enum Input {
     Nothing,
     /// From where ours comes, for example a terminal.
     Inherited,
-    /// From a file that holds what the program read while it was recorded.
-    File(PathBuf),
+    /// Through a pipe, from where ours comes. A copy is kept, which takes its place in later runs.
+    Copied,
+    /// Through a pipe, from a file that holds what an earlier run got.
+    Kept(PathBuf),
+    /// From a regular file, behind its first bytes.
+    File {
+        path: PathBuf,
+        offset: u64,
+    },
 }
 
 /// What a run may take; beyond it, the program is killed.
@@ -151,6 +160,7 @@ pub struct Run<'a> {
     pub output: Output,
     /// Where a copy of our standard input is kept while the program reads it.
     pub keep_input: Option<PathBuf>,
+    pub files: Files,
 }
 
 impl Run<'_> {
@@ -160,7 +170,9 @@ impl Run<'_> {
         command
             .args(&program.command[1..])
             .current_dir(&program.folder);
-        for (name, value) in with_padding(self.mode, &self.variables) {
+        let mut variables = self.variables.clone();
+        variables.extend(self.files.prepare()?);
+        for (name, value) in with_padding(self.mode, &variables) {
             command.env(name, value);
         }
         if let Some(runtime) = &program.preload {
@@ -182,11 +194,14 @@ impl Run<'_> {
             }
         }
         match &program.input {
-            _ if self.keep_input.is_some() => command.stdin(Stdio::piped()),
             Input::Nothing => command.stdin(Stdio::null()),
             Input::Inherited => command.stdin(Stdio::inherit()),
-            Input::File(path) => {
-                command.stdin(File::open(path).map_err(Error::file("read", path))?)
+            Input::Copied | Input::Kept(_) => command.stdin(Stdio::piped()),
+            Input::File { path, offset } => {
+                let mut file = File::open(path).map_err(Error::file("read", path))?;
+                let moved = file.seek(SeekFrom::Start(*offset));
+                moved.map_err(Error::file("read", path))?;
+                command.stdin(file)
             }
         };
         Ok(command)
@@ -233,11 +248,11 @@ impl Run<'_> {
                 visit,
             });
         };
+        let _orphans = Orphans;
         let mut group = Group::start(&mut command).map_err(cannot_run)?;
-        if let Some(path) = &self.keep_input {
-            group.feed_input(path)?;
-        }
+        let feeding = self.feed_input(&mut group)?;
         let ended = group.wait(limits, &mut attendance)?;
+        drop(feeding);
         let left_running = match ended {
             Ended::Exited(_) => at_the_end(self, &group),
             _ => 0,
@@ -255,6 +270,22 @@ impl Run<'_> {
             left_running,
             visit,
         })
+    }
+
+    /// Begins to write the program's standard input, where that is a pipe of ours.
+    fn feed_input(&self, group: &mut Group) -> Result<Option<Feeding>, Error> {
+        let Some(pipe) = group.child.stdin.take() else {
+            return Ok(None);
+        };
+        let kept = match &self.keep_input {
+            Some(path) => Some(File::create(path).map_err(Error::file("write", path))?),
+            None => None,
+        };
+        let source = match &self.program.input {
+            Input::Kept(path) => Source::File(File::open(path).map_err(Error::file("read", path))?),
+            _ => Source::Ours,
+        };
+        Ok(Some(Feeding::begin(source, pipe, kept)))
     }
 
     /// The processes that this process has adopted from the program, as far as they have its
@@ -314,17 +345,6 @@ pub(crate) fn terminate(id: i32) {
     unsafe { libc::kill(id, libc::SIGTERM) };
 }
 
-/// The value of `LD_PRELOAD` with the runtime first: its functions must be found before those of
-/// other preloaded libraries.
-fn before_other_libraries(runtime: &Path) -> OsString {
-    let mut all = runtime.as_os_str().to_os_string();
-    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        all.push(":");
-        all.push(others);
-    }
-    all
-}
-
 const NO_RANDOMISATION: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
 
 /// Lets the program run without address-space randomisation, if the system permits it.
@@ -354,31 +374,6 @@ pub fn can_fix_addresses() -> bool {
     set != -1
 }
 
-/// The variables of a run, padded with others to a fixed number and a fixed length: the stack begins
-/// below the environment, so that what is on it has the same address in every run.
-fn with_padding(
-    mode: Mode,
-    variables: &[(&'static str, OsString)],
-) -> Vec<(&'static str, OsString)> {
-    const LENGTH: usize = 4096;
-    let mut all = vec![(environment::MODE, OsString::from(mode.word()))];
-    all.extend_from_slice(variables);
-    // At least one, which takes up the rest of the length.
-    let missing = (PADDING.len() + 1).saturating_sub(all.len()).max(1);
-    all.extend(
-        PADDING[..missing]
-            .iter()
-            .map(|&name| (name, OsString::new())),
-    );
-    let length = |(name, value): &(&str, OsString)| name.len() + value.len();
-    let used: usize = all.iter().map(length).sum();
-    let rest = used.next_multiple_of(LENGTH) - used;
-    if let Some((_, value)) = all.last_mut() {
-        *value = "-".repeat(rest).into();
-    }
-    all
-}
-
 /// Whether SIGINT or SIGTERM has come since `catch_interrupts`.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -403,6 +398,63 @@ pub fn catch_interrupts() {
 /// Whether we were told to stop.
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
+}
+
+enum Source {
+    Ours,
+    File(File),
+}
+
+/// A thread that writes the program's standard input, for as long as this value lives.
+struct Feeding(Arc<AtomicBool>);
+
+impl Feeding {
+    fn begin(mut source: Source, mut pipe: ChildStdin, mut kept: Option<File>) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = over.clone();
+        // The thread is not joined: it may be in a write to a program that does not read.
+        std::thread::spawn(move || {
+            let mut buffer = [0; 8192];
+            loop {
+                let got = match &mut source {
+                    Source::File(file) => file.read(&mut buffer),
+                    Source::Ours if !wait_for_input(&is_over) => break,
+                    Source::Ours => io::stdin().read(&mut buffer),
+                };
+                let Ok(length @ 1..) = got else { break };
+                let bytes = &buffer[..length];
+                let keeps = |file: &mut File| file.write_all(bytes).is_ok();
+                if !kept.as_mut().is_none_or(keeps) || pipe.write_all(bytes).is_err() {
+                    break;
+                }
+            }
+        });
+        Self(over)
+    }
+}
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits until our standard input can be read without blocking: what comes after the end of a run is
+/// not for its program. False if the run is over.
+fn wait_for_input(is_over: &AtomicBool) -> bool {
+    const MILLISECONDS: libc::c_int = 20;
+    let mut input = libc::pollfd {
+        fd: libc::STDIN_FILENO,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    while !is_over.load(Ordering::Relaxed) {
+        // SAFETY: `input` is one `pollfd` and lives through the call.
+        if unsafe { libc::poll(&mut input, 1, MILLISECONDS) } != 0 {
+            return true;
+        }
+    }
+    false
 }
 
 /// A process group, which is killed when this value is dropped.
@@ -440,27 +492,6 @@ impl Group {
         let status = self.child.try_wait().ok().flatten();
         self.reaped |= status.is_some();
         status
-    }
-
-    /// Copies our standard input to the program and to a file, for as long as input and program last.
-    fn feed_input(&mut self, path: &Path) -> Result<(), Error> {
-        let Some(mut pipe) = self.child.stdin.take() else {
-            return Ok(());
-        };
-        let mut kept = File::create(path).map_err(Error::file("write", path))?;
-        // The thread ends with our input or with this process. It is not joined, since a read of our
-        // own standard input cannot be interrupted.
-        std::thread::spawn(move || {
-            let mut buffer = [0; 8192];
-            let mut input = io::stdin();
-            while let Ok(length @ 1..) = input.read(&mut buffer) {
-                let bytes = &buffer[..length];
-                if kept.write_all(bytes).is_err() || pipe.write_all(bytes).is_err() {
-                    break;
-                }
-            }
-        });
-        Ok(())
     }
 
     fn wait(&mut self, limits: Limits, attendance: &mut Attendance) -> Result<Ended, Error> {
@@ -502,6 +533,14 @@ impl Drop for Group {
         if !self.reaped {
             let _ = self.child.wait();
         }
+    }
+}
+
+/// Kills orphans when it is dropped, which must be after the program's group: a member of that is none.
+struct Orphans;
+
+impl Drop for Orphans {
+    fn drop(&mut self) {
         kill_orphans();
     }
 }

@@ -12,6 +12,7 @@ use norns_trace::{Info, Recording, Warning, info};
 
 use norns_wire::environment::{self, Mode};
 
+use crate::files::Files;
 use crate::process::{self, Ended, Error, Input, Limits, Output, Program, Run};
 use crate::session::Visit;
 
@@ -104,6 +105,7 @@ pub fn record_unsupervised(program: &Program, trace: &Path, how: How) -> Result<
         variables: how.variables(trace),
         output: Output::Ours,
         keep_input: None,
+        files: Files::Real,
     };
     run_and_finish(&run, trace, how)
 }
@@ -119,16 +121,17 @@ pub struct Recorded {
 }
 
 /// Runs the program once, under limits. Its trace goes to `trace`, its output to `output` and its
-/// input, if `program.input` is a file, to `input`; `program.input` is then what later runs read.
+/// input, if that is to be copied, to `input`; `program.input` is then what later runs read.
 pub fn record(
     program: &mut Program,
     trace: &Path,
     output: &Path,
     input: &Path,
+    files: Files,
     limits: Limits,
     how: How,
 ) -> Result<Recorded, Error> {
-    let keep_input = matches!(program.input, Input::File(_)).then(|| input.to_path_buf());
+    let keep_input = (program.input == Input::Copied).then(|| input.to_path_buf());
     let run = Run {
         program,
         mode: how.mode(),
@@ -136,13 +139,14 @@ pub fn record(
         variables: how.variables(trace),
         output: Output::File(output.to_path_buf()),
         keep_input: keep_input.clone(),
+        files,
     };
     let finished = run_and_finish(&run, trace, how)?;
     if let Some(path) = keep_input {
         if !path.exists() {
             fs::write(&path, "").map_err(Error::file("write", &path))?;
         }
-        program.input = Input::File(path);
+        program.input = Input::Kept(path);
     }
     let (mut recording, more) = norns_trace::read_recording(trace)?;
     recording.trace.understand();

@@ -10,6 +10,7 @@ use norns_trace::Trace;
 use norns_wire::environment::{self, Mode, Priorities};
 use norns_wire::schedule::Record;
 
+use crate::files::Files;
 use crate::process::{Ended, Error, Limits, Output, Program, Run};
 use crate::report::Report;
 use crate::schedule::{self, Way};
@@ -32,6 +33,7 @@ pub struct Replayer<'a> {
     /// How long the recorded run took, where that is known: replays give a standstill up after a time
     /// of this order.
     pub pace: Option<Duration>,
+    pub files: Files,
 }
 
 impl Replayer<'_> {
@@ -69,6 +71,7 @@ impl Replayer<'_> {
             variables,
             output: Output::Nowhere,
             keep_input: None,
+            files: self.files.clone(),
         };
         let ended = run.run()?;
         Ok((Report::read(&report_path)?, ended))

@@ -179,6 +179,10 @@ pub fn sentence(reason: &NotAnalysed) -> String {
              watched"
                 .into()
         }
+        NotAnalysed::Inputs { problems } => format!(
+            "what replays do not get as the recorded run did: {}",
+            problems.join("; ")
+        ),
         NotAnalysed::Suppressed { findings } => format!("{findings} findings are suppressed"),
         NotAnalysed::ReadBack(sentence) => sentence.clone(),
     }

@@ -214,6 +214,7 @@ unsafe extern "C" fn has_forked() {
 /// The child process after a fork begins anew: with one thread, which is its main one. Runs
 /// before the handlers of the program, since it was registered before them.
 pub unsafe extern "C" fn forked() {
+    crate::files::forked();
     if mode() == Mode::Off {
         return;
     }

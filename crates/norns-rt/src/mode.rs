@@ -110,7 +110,12 @@ unsafe extern "C" fn construct(
     _arguments: *const *const c_char,
     variables: *const *const c_char,
 ) {
-    // SAFETY: what the C library hands to constructors is the array that `variable` wants.
+    // SAFETY: what the C library hands to constructors is the array that `begin` and `variable` want.
+    unsafe {
+        crate::files::begin(variables);
+        crate::inputs::begin(variables);
+    }
+    // SAFETY: as above.
     let Some(word) = (unsafe { variable(variables, environment::MODE) }) else {
         return;
     };

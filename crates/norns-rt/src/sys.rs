@@ -111,6 +111,31 @@ pub fn map_file(file: i32, offset: usize, length: usize) -> *mut u8 {
     }
 }
 
+/// A writable shared view of the beginning of a file, or null. It is far from where the kernel puts
+/// other mappings, so that these have the same addresses as without it.
+pub fn map_file_far(file: i32, length: usize) -> *mut u8 {
+    const PROT_READ_WRITE: usize = 3;
+    const SHARED_NORESERVE: usize = 0x4001;
+    const FAR: usize = 0x6a00_0000_0000;
+    // SAFETY: the address is a wish only: the kernel chooses one where nothing is mapped.
+    let result = unsafe {
+        call6(
+            MMAP,
+            FAR,
+            length,
+            PROT_READ_WRITE,
+            SHARED_NORESERVE,
+            file as usize,
+            0,
+        )
+    };
+    if result < 0 {
+        core::ptr::null_mut()
+    } else {
+        result as *mut u8
+    }
+}
+
 /// Opens a file whose name ends with a zero byte; the descriptor, or a negative error.
 pub fn open(path: &[u8], flags: usize) -> i32 {
     assert_zero_terminated(path);

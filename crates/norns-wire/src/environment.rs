@@ -24,9 +24,22 @@ pub const REPORT: &str = "NORNS_REPORT";
 pub const STOP: &str = "NORNS_STOP";
 /// `Priorities`: the threads of a replay run by random priorities.
 pub const PRIORITIES: &str = "NORNS_PRIORITIES";
+/// What is to become of files that the program changes: a word of `FilesAre`, a space, and the absolute
+/// path of a folder.
+pub const FILES: &str = "NORNS_FILES";
+/// The absolute path of the file to which a recording writes what other processes say (`inputs`). It
+/// must not exist.
+pub const INPUTS: &str = "NORNS_INPUTS";
 /// Variables without meaning. They keep the size of the environment the same in all runs, and with
 /// it the addresses on the stack.
-pub const PADDING: [&str; 4] = ["NORNS_PAD_1", "NORNS_PAD_2", "NORNS_PAD_3", "NORNS_PAD_4"];
+pub const PADDING: [&str; 6] = [
+    "NORNS_PAD_1",
+    "NORNS_PAD_2",
+    "NORNS_PAD_3",
+    "NORNS_PAD_4",
+    "NORNS_PAD_5",
+    "NORNS_PAD_6",
+];
 
 words! {
     /// What a run of the program is for: the value of `MODE`.
@@ -37,6 +50,25 @@ words! {
         Replay = "replay",
         Detect = "detect",
         ReplayDetect = "replay+detect",
+    }
+}
+
+words! {
+    /// What the runtime does with the folder that `FILES` names.
+    pub enum FilesAre {
+        /// Puts copies there of the files that the program changes, as they were before.
+        Kept = "kept",
+        /// Changes files there and leaves the real ones alone.
+        Private = "private",
+    }
+}
+
+impl FilesAre {
+    /// The word and the folder of a value of `FILES`.
+    pub fn parse_value(value: &[u8]) -> Option<(Self, &[u8])> {
+        let space = value.iter().position(|byte| *byte == b' ')?;
+        let word = core::str::from_utf8(&value[..space]).ok()?;
+        Some((Self::parse(word)?, &value[space + 1..]))
     }
 }
 

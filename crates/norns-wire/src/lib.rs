@@ -6,6 +6,8 @@
 //! | the schedule that a replay enforces | tool to runtime | `schedule` |
 //! | the events of a recording | runtime to tool | `code`, `stream`, `chunk`, `tail`, `statistics` |
 //! | what happened in a replay or under the detector | runtime to tool | `report` |
+//! | what other processes said to the program | runtime to tool | `inputs` |
+//! | files that later runs do not find as they were | runtime to tool | `files` |
 //!
 //! Every message has its writer and its reader in one file and a version that the reader checks.
 //! The runtime is a shared object without allocator that must not panic, so nothing here allocates;
@@ -19,6 +21,8 @@ mod chunk;
 mod code;
 pub mod environment;
 mod fields;
+pub mod files;
+pub mod inputs;
 pub mod report;
 pub mod schedule;
 pub mod statistics;

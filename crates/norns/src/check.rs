@@ -3,6 +3,7 @@
 pub mod build;
 pub mod divergence;
 mod gaps;
+pub mod inputs;
 mod keep;
 mod program;
 pub mod saved;
@@ -221,6 +222,7 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
         &mut Keeper::new(run, deadline),
         Vec::new(),
     )?;
+    findings.not_analysed.extend(inputs::problems(run));
     finish(arguments, run, &mut findings)?;
     Ok(findings)
 }

@@ -18,7 +18,7 @@ use norns_trace::Trace;
 use norns_wire::environment;
 
 use crate::check::witness::SavedWitness;
-use crate::check::{divergence, saved};
+use crate::check::{divergence, inputs, saved};
 use crate::progress::Stage;
 use crate::runs::{Run, Scope};
 use crate::{exit, runtime_library};
@@ -74,6 +74,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             ..Limits::default()
         },
         pace: None,
+        files: inputs::private_files(&run),
     };
     count(&arguments, &finding, &replayer, witness.as_ref(), way)
 }
@@ -194,12 +195,15 @@ fn debug(run: &Run, finding: &Finding, program: &Program, schedule: &str) -> Res
         path.display()
     ));
     say(format!("set environment {} 1", environment::STOP));
+    if let Some((name, value)) = inputs::private_files(run).prepare()? {
+        say(format!("set environment {name} {}", value.display()));
+    }
     if let Some(runtime) = &program.preload {
         say(format!("set environment LD_PRELOAD {}", runtime.display()));
     }
     say("break norns_stop_here".into());
     match &program.input {
-        Input::File(input) => {
+        Input::Kept(input) | Input::File { path: input, .. } => {
             say("set startup-with-shell on".into());
             say(format!("run < {}", input.display()));
         }

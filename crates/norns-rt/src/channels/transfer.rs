@@ -5,6 +5,7 @@ use super::{
     begin_receive, begin_send, end_receive, end_send, file_lock, has_receiver, life, look, receive,
     receive_end, send, send_end, signal, unknown, watching,
 };
+use crate::inputs;
 
 /// What a result of the C library says of an amount: errors are below zero.
 fn amount(result: isize) -> u64 {
@@ -23,7 +24,9 @@ pub fn sending(
     pc: usize,
     call: impl FnOnce() -> isize,
 ) -> isize {
-    life::using(file, pc, || send_through(file, wanted, value, pc, call))
+    let result = life::using(file, pc, || send_through(file, wanted, value, pc, call));
+    inputs::sent(file, result);
+    result
 }
 
 fn send_through(
@@ -241,6 +244,11 @@ pub fn closing(file: i32, pc: usize) {
 
 /// Takes a connection with `call`, which returns its descriptor.
 pub fn accepting(file: i32, pc: usize, call: impl FnOnce() -> i32) -> i32 {
+    let call = || {
+        let result = call();
+        inputs::accepted(result);
+        result
+    };
     life::used(file, pc);
     if !watching() {
         return call();

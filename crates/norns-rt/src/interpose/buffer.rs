@@ -7,6 +7,7 @@
 use core::ffi::c_void;
 
 use crate::hooks::slow_access;
+use crate::inputs;
 use crate::mode::{Mode, mode};
 use crate::record::{self, values};
 use crate::sys;
@@ -213,6 +214,28 @@ pub unsafe fn received_parts(parts: *const Part, count: usize, result: isize, pc
         // SAFETY: the caller's promise.
         unsafe { each_part(parts, count, size, |start, size| filled(start, size, pc)) };
     }
+}
+
+/// The start and size of each part.
+///
+/// # Safety
+/// `parts` are `count` parts.
+pub unsafe fn pieces(parts: *const Part, count: usize) -> impl Iterator<Item = inputs::Part> {
+    let count = if parts.is_null() { 0 } else { count };
+    (0..count).map(move |at| {
+        // SAFETY: the caller's promise.
+        let part = unsafe { &*parts.add(at) };
+        (part.start.cast_const().cast(), part.size)
+    })
+}
+
+/// The parts of a message.
+///
+/// # Safety
+/// `message` is a `struct msghdr`.
+pub unsafe fn pieces_of_message(message: *const Message) -> impl Iterator<Item = inputs::Part> {
+    // SAFETY: the caller's promise.
+    unsafe { pieces((*message).parts, (*message).count) }
 }
 
 /// The call is about to send a message.

@@ -5,12 +5,14 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use super::blocking::{POLLIN, POLLOUT, away, on};
 use super::buffer::{self, Message, Part};
+use super::files::{or, wish_of_stream};
 use crate::channels::life;
 use crate::channels::socket::{self, Name};
 use crate::channels::transfer::{self, Leaves, receiving, sending};
 use crate::channels::{self, watching};
+use crate::files::{HERE, redirected};
 use crate::mode::is_off;
-use crate::{interpose, real};
+use crate::{inputs, interpose, real};
 
 type Bytes = *mut c_void;
 
@@ -60,6 +62,7 @@ mod real_functions {
         fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
         fn closefrom(first: c_int);
         fn freopen(path: *const c_void, mode: *const c_void, stream: Bytes) -> Bytes;
+        fn freopen64(path: *const c_void, mode: *const c_void, stream: Bytes) -> Bytes;
         fn closedir(directory: Bytes) -> c_int;
         fn fileno(stream: Bytes) -> c_int;
         fn dirfd(directory: Bytes) -> c_int;
@@ -111,6 +114,23 @@ fn leaves(flags: c_int) -> Leaves {
         Leaves::Everything
     } else {
         Leaves::Nothing
+    }
+}
+
+/// A call has received bytes from a connection, or has found its end.
+///
+/// # Safety
+/// `to` has as many bytes as `result` says.
+unsafe fn got_bytes(file: c_int, to: Bytes, size: usize, flags: c_int, result: isize) {
+    if leaves(flags) == Leaves::Nothing && size > 0 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            inputs::received(
+                file,
+                result,
+                core::iter::once((to.cast_const().cast(), size)),
+            )
+        };
     }
 }
 
@@ -189,6 +209,7 @@ interpose! {
         let result = receiving(file, to.cast(), size, Leaves::Nothing, pc, || {
             on(file, POLLIN, || real_call::read(file, to, size))
         });
+        got_bytes(file, to, size, 0, result);
         buffer::received(to, result, size, pc);
         result
     }
@@ -196,6 +217,7 @@ interpose! {
         let result = receiving(file, to.cast(), size, Leaves::Nothing, pc, || {
             on(file, POLLIN, || real_call::__read_chk(file, to, size, room))
         });
+        got_bytes(file, to, size, 0, result);
         buffer::received(to, result, size, pc);
         result
     }
@@ -232,6 +254,7 @@ interpose! {
         let result = receiving(file, first.cast(), size, Leaves::Nothing, pc, || {
             on(file, POLLIN, || real_call::readv(file, parts, count))
         });
+        inputs::received(file, result, buffer::pieces(parts, number));
         buffer::received_parts(parts, number, result, pc);
         result
     }
@@ -260,6 +283,7 @@ interpose! {
         let result = receiving(file, to.cast(), size, leaves(flags), pc, || {
             on(file, POLLIN, || real_call::recv(file, to, size, flags))
         });
+        got_bytes(file, to, size, flags, result);
         buffer::received(to, result, size, pc);
         result
     }
@@ -274,6 +298,7 @@ interpose! {
             on(file, POLLIN, || real_call::recvfrom(file, to, size, flags, address, length))
         });
         let result = buffer::filling_address(address, length, pc, call, |result| result >= 0);
+        got_bytes(file, to, size, flags, result);
         buffer::received(to, result, size, pc);
         result
     }
@@ -287,11 +312,15 @@ interpose! {
     }
     fn recvmsg(file: c_int, message: *mut Message, flags: c_int) -> isize |pc| {
         let size = size_of_message(message);
-        buffer::receiving_message(message, pc, || {
+        let result = buffer::receiving_message(message, pc, || {
             receiving(file, core::ptr::null(), size, leaves(flags), pc, || {
                 on(file, POLLIN, || real_call::recvmsg(file, message, flags))
             })
-        })
+        });
+        if leaves(flags) == Leaves::Nothing && !message.is_null() {
+            inputs::received(file, result, buffer::pieces_of_message(message));
+        }
+        result
     }
     fn sendmsg(file: c_int, message: *mut Message, flags: c_int) -> isize |pc| {
         buffer::reads_message(message, pc);
@@ -303,6 +332,7 @@ interpose! {
     }
     fn recvmmsg(file: c_int, messages: *mut Sent, count: c_uint, flags: c_int, time: Bytes) -> c_int |pc| {
         let mut result = 0;
+        inputs::lost(file);
         receiving(file, core::ptr::null(), usize::MAX >> 8, leaves(flags), pc, || {
             result = away(|| real_call::recvmmsg(file, messages, count, flags, time));
             let got = (0..result.max(0) as usize).map(|at| (*messages.add(at)).size as isize);
@@ -350,6 +380,7 @@ interpose! {
         })
     }
     fn splice(from: c_int, from_at: Bytes, to: c_int, to_at: Bytes, size: usize, flags: c_uint) -> isize |pc| {
+        inputs::lost(from);
         receiving(from, core::ptr::null(), size, Leaves::Nothing, pc, || {
             sending(to, size, || 0, pc, || {
                 away(|| real_call::splice(from, from_at, to, to_at, size, flags))
@@ -391,7 +422,9 @@ interpose! {
     fn connect(file: c_int, address: Bytes, length: u32) -> c_int |pc| {
         buffer::kernel_reads(address, length as usize, pc);
         connecting(file, address, length, pc, || {
-            away(|| real_call::connect(file, address, length))
+            let result = away(|| real_call::connect(file, address, length));
+            inputs::connected(file);
+            result
         })
     }
     fn socketpair(domain: c_int, sort: c_int, protocol: c_int, ends: *mut [c_int; 2]) -> c_int |pc| {
@@ -407,11 +440,13 @@ interpose! {
         real_call::shutdown(file, how)
     }
     fn close(file: c_int) -> c_int |pc| {
+        inputs::closes(file);
         transfer::closing(file, pc);
         life::closing(file, pc);
         real_call::close(file)
     }
     fn dup2(old: c_int, new: c_int) -> c_int |pc| {
+        inputs::lost(old);
         if old != new {
             transfer::closing(new, pc);
             life::used(new, pc);
@@ -434,7 +469,13 @@ interpose! {
     }
     fn freopen(path: *const c_void, mode: *const c_void, stream: Bytes) -> Bytes |pc| {
         stream_ends(stream);
-        real_call::freopen(path, mode, stream)
+        let own = redirected(HERE, path.cast(), wish_of_stream(mode.cast()));
+        real_call::freopen(or(&own, path.cast()).cast(), mode, stream)
+    }
+    fn freopen64(path: *const c_void, mode: *const c_void, stream: Bytes) -> Bytes |pc| {
+        stream_ends(stream);
+        let own = redirected(HERE, path.cast(), wish_of_stream(mode.cast()));
+        real_call::freopen64(or(&own, path.cast()).cast(), mode, stream)
     }
     fn closedir(directory: Bytes) -> c_int |pc| {
         ends_with(directory, |directory| real_call::dirfd(directory));

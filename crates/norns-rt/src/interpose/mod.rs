@@ -7,6 +7,7 @@ mod buffer;
 mod c11;
 pub mod condition;
 mod descriptors;
+mod files;
 mod format;
 pub mod mutex;
 mod once;

@@ -7,6 +7,8 @@
 use core::ffi::{c_char, c_int, c_long, c_void};
 
 use super::buffer::{filled, kernel_reads, reads, seen, writes};
+use super::files::or;
+use crate::files::{HERE, Wish, redirected};
 use crate::{interpose, real};
 
 type Text = *const c_char;
@@ -264,22 +266,26 @@ interpose! {
 
     fn stat(path: Text, to: Place) -> c_int |pc| {
         reads_text(path, pc);
-        filling(to, STATUS, pc, || real_call::stat(path, to))
+        let own = redirected(HERE, path, Wish::LOOK);
+        filling(to, STATUS, pc, || real_call::stat(or(&own, path), to))
     }
     fn lstat(path: Text, to: Place) -> c_int |pc| {
         reads_text(path, pc);
-        filling(to, STATUS, pc, || real_call::lstat(path, to))
+        let own = redirected(HERE, path, Wish::LOOK_AT_LINK);
+        filling(to, STATUS, pc, || real_call::lstat(or(&own, path), to))
     }
     fn fstat(file: c_int, to: Place) -> c_int |pc| {
         filling(to, STATUS, pc, || real_call::fstat(file, to))
     }
     fn stat64(path: Text, to: Place) -> c_int |pc| {
         reads_text(path, pc);
-        filling(to, STATUS, pc, || real_call::stat64(path, to))
+        let own = redirected(HERE, path, Wish::LOOK);
+        filling(to, STATUS, pc, || real_call::stat64(or(&own, path), to))
     }
     fn lstat64(path: Text, to: Place) -> c_int |pc| {
         reads_text(path, pc);
-        filling(to, STATUS, pc, || real_call::lstat64(path, to))
+        let own = redirected(HERE, path, Wish::LOOK_AT_LINK);
+        filling(to, STATUS, pc, || real_call::lstat64(or(&own, path), to))
     }
     fn fstat64(file: c_int, to: Place) -> c_int |pc| {
         filling(to, STATUS, pc, || real_call::fstat64(file, to))
@@ -292,7 +298,8 @@ interpose! {
     }
     fn readlink(path: Text, to: *mut c_char, room: usize) -> isize |pc| {
         reads_text(path, pc);
-        let result = real_call::readlink(path, to, room);
+        let own = redirected(HERE, path, Wish::LOOK_AT_LINK);
+        let result = real_call::readlink(or(&own, path), to, room);
         super::buffer::received(to, result, room, pc);
         result
     }

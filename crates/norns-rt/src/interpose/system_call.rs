@@ -11,7 +11,7 @@ use super::buffer;
 use crate::channels::signal::{self, Target};
 use crate::channels::transfer::{Leaves, receiving, sending};
 use crate::channels::{self, Key, kind, unknown};
-use crate::{interpose, real};
+use crate::{inputs, interpose, real};
 
 mod real_functions {
     use super::*;
@@ -96,6 +96,10 @@ unsafe extern "C-unwind" fn implementation(
                     on(a as c_int, POLLIN, || call() as isize)
                 })
             };
+            if c > 0 {
+                // SAFETY: the buffer has so many bytes.
+                unsafe { inputs::received(a as c_int, result, core::iter::once((to, c))) };
+            }
             buffer::received(to, result, c, pc);
             result as c_long
         }

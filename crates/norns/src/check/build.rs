@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Seek};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -55,20 +56,33 @@ pub fn is_instrumented(file: &Path) -> bool {
     mentions(b"libnorns_rt") || mentions(b"__tsan_init")
 }
 
-/// What the program reads as its standard input: ours if it is a terminal, a file or a pipe, and
-/// otherwise nothing.
+/// What the program reads as its standard input: the file that is ours, a copy of what comes from a
+/// pipe, a socket or a terminal, and otherwise nothing.
 pub fn input() -> Input {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
-        return Input::Inherited;
+        return Input::Copied;
     }
-    let Ok(file) = stdin.as_fd().try_clone_to_owned().map(fs::File::from) else {
+    let Ok(mut file) = stdin.as_fd().try_clone_to_owned().map(fs::File::from) else {
         return Input::Nothing;
     };
-    use std::os::unix::fs::FileTypeExt;
-    match file.metadata() {
-        Ok(data) if data.file_type().is_char_device() => Input::Nothing,
-        Ok(_) => Input::File(PathBuf::new()),
-        Err(_) => Input::Nothing,
+    let Ok(data) = file.metadata() else {
+        return Input::Nothing;
+    };
+    if data.file_type().is_char_device() || data.is_dir() {
+        return Input::Nothing;
+    }
+    if !data.is_file() {
+        return Input::Copied;
+    }
+    // A file that was removed since it was opened, as some shells do for `<<`, has no path any more.
+    let same = |path: &PathBuf| {
+        let found = fs::metadata(path);
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (data.dev(), data.ino()))
+    };
+    let path = fs::read_link("/proc/self/fd/0").ok().filter(same);
+    match (path, file.stream_position()) {
+        (Some(path), Ok(offset)) => Input::File { path, offset },
+        _ => Input::Copied,
     }
 }

@@ -10,11 +10,11 @@ use norns_check::{Hang, Outcome, Recorded, Replayed, Rerun};
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
-use norns_replay::{Ended, How, Limits, Program, Replayer, Report, Sighting, record};
+use norns_replay::{Ended, Files, How, Limits, Program, Replayer, Report, Sighting, record};
 use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
 
-use super::{Arguments, divergence, gaps};
+use super::{Arguments, divergence, gaps, inputs};
 use crate::deadline::Deadline;
 use crate::runs::Run;
 use crate::session;
@@ -104,6 +104,7 @@ impl<'a> Checked<'a> {
                 ..limits
             },
             pace: Some(self.recording_took),
+            files: inputs::private_files(self.run),
         }
     }
 }
@@ -142,7 +143,14 @@ impl norns_check::Program for Checked<'_> {
         let path = |name: &str| self.run.path(name);
         let (trace, output) = (path(&trace_name(run)), path("output.txt"));
         let printed_before = fs::metadata(&output).map_or(0, |data| data.len());
-        let recorded = record(self.program, &trace, &output, &path("input"), limits, how)?;
+        let files = match run {
+            0 => Files::Kept {
+                folder: path(inputs::KEPT_FILES),
+            },
+            _ => inputs::private_files(self.run),
+        };
+        let input = path("input");
+        let recorded = record(self.program, &trace, &output, &input, files, limits, how)?;
         self.recording_took = recorded.time;
         if run == 0 {
             self.first_took = recorded.time;

@@ -31,7 +31,12 @@ struct Saved {
 enum SavedInput {
     Nothing,
     Inherited,
+    /// What the recorded run got through a pipe.
     File(PathBuf),
+    Regular {
+        path: PathBuf,
+        offset: u64,
+    },
 }
 
 pub fn save(run: &Run, program: &Program) -> Result<()> {
@@ -42,8 +47,13 @@ pub fn save(run: &Run, program: &Program) -> Result<()> {
         folder: program.folder.clone(),
         input: match &program.input {
             Input::Nothing => SavedInput::Nothing,
-            Input::Inherited => SavedInput::Inherited,
-            Input::File(path) => SavedInput::File(path.clone()),
+            // Every recording replaces `Copied` by what it has kept.
+            Input::Inherited | Input::Copied => SavedInput::Inherited,
+            Input::Kept(path) => SavedInput::File(path.clone()),
+            Input::File { path, offset } => SavedInput::Regular {
+                path: path.clone(),
+                offset: *offset,
+            },
         },
         preload: program.preload.clone(),
         client: { program.session.client.as_ref() }.map(|client| client.as_bytes().to_vec()),
@@ -60,7 +70,8 @@ pub fn load(run: &Run) -> Result<Program> {
         input: match saved.input {
             SavedInput::Nothing => Input::Nothing,
             SavedInput::Inherited => Input::Inherited,
-            SavedInput::File(path) => Input::File(path),
+            SavedInput::File(path) => Input::Kept(path),
+            SavedInput::Regular { path, offset } => Input::File { path, offset },
         },
         preload: saved.preload,
         session: Session {

@@ -1,8 +1,9 @@
-//! What a program gets from outside while it runs: clients of servers.
+//! What a program gets from outside while it runs: clients of servers, standard input.
 
 use std::fs;
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const NORNS: &str = env!("CARGO_BIN_EXE_norns");
 
@@ -154,4 +155,120 @@ fn a_server_is_recorded_with_its_client() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("of 3 threads"), "{text}");
+}
+
+/// Checks `reader` with this standard input: what it printed in its recordings.
+fn check_reader(name: &str, input: Stdio) -> String {
+    let folder = folder(name);
+    let output = Command::new(NORNS)
+        .args(["check", "--runs", "3"])
+        .arg(program("reader"))
+        .env("NORNS_RUNS", folder.join("runs"))
+        .current_dir(&folder)
+        .stdin(input)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{name}: {text}");
+    // A replay can show it only with the same numbers.
+    assert!(text.contains("reader.c:14"), "{name}: {text}");
+    let printed = Command::new("sh")
+        .args(["-c", "cat runs/*/output.txt"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    String::from_utf8(printed.stdout).unwrap()
+}
+
+#[test]
+fn every_run_reads_the_same_standard_input() {
+    let mut numbers = Command::new("printf")
+        .arg("1 2 7 3")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pipe = numbers.stdout.take().unwrap();
+    let piped = check_reader("piped", pipe.into());
+    numbers.wait().unwrap();
+    assert_eq!(
+        piped.matches("other at -1\n4 numbers").count(),
+        3,
+        "{piped}"
+    );
+
+    let folder = folder("regular-file");
+    fs::write(folder.join("numbers"), "5 1 2 7 3").unwrap();
+    let mut file = fs::File::open(folder.join("numbers")).unwrap();
+    file.seek(SeekFrom::Start(2)).unwrap();
+    let regular = check_reader("regular", file.into());
+    assert_eq!(
+        regular.matches("regular at 2\n4 numbers").count(),
+        3,
+        "{regular}"
+    );
+}
+
+/// The names and contents of the files in a folder, as `find` and `cat` know them.
+fn listing(folder: &Path) -> String {
+    let command =
+        "find . -mindepth 1 | sort; for f in log stale new renamed folder/inside; do cat $f; done";
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A folder with the files that `files` wants to find.
+fn folder_of_files(name: &str) -> PathBuf {
+    let folder = folder(name);
+    for (file, text) in [("log", "one\n"), ("stale", "stale\n"), ("old", "old\n")] {
+        fs::write(folder.join(file), text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn only_the_recorded_run_changes_files() {
+    let alone = folder_of_files("files-alone");
+    let runs = folder("files-runs");
+    let build = Command::new(NORNS)
+        .args(["cc", "-g", "-pthread", "-o"])
+        .arg(runs.join("files"))
+        .arg(program("files"))
+        .status()
+        .unwrap();
+    assert!(build.success());
+    let status = Command::new(runs.join("files"))
+        .current_dir(&alone)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
+
+    let checked = folder_of_files("files-checked");
+    let norns = |words: &[&str]| {
+        let output = Command::new(NORNS)
+            .args(words)
+            .env("NORNS_RUNS", runs.join("runs"))
+            .current_dir(&checked)
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
+    };
+    let program = runs.join("files");
+    let (status, text) = norns(&["check", "--runs", "3", "--", program.to_str().unwrap()]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("files.c:41"), "{text}");
+    assert!(!text.contains("not analysed"), "{text}");
+    assert_eq!(listing(&checked), listing(&alone));
+    // The kept run changes nothing either, and happens as often as it is asked for.
+    let id = text.split_whitespace().rfind(|word| word.len() == 4);
+    let (status, text) = norns(&["replay", id.unwrap(), "--times", "3"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert_eq!(listing(&checked), listing(&alone));
 }
