@@ -1,0 +1,290 @@
+//! Abstract objects and the places in them.
+//!
+//! An object stands for everything that one variable or one allocation site makes. Fields are told apart by
+//! their offset in bytes; the elements of an array are one. The layout of a variable is that of its type, the
+//! layout of allocated memory that of the first structure that the program reads in it; memory that does not
+//! fit its layout (a walk with a `char *`) is collapsed into one place.
+
+use norns_ir::{FunctionId, GlobalId, InstructionId, Program, Type, TypeId};
+use rustc_hash::FxHashMap;
+
+use crate::external::Hidden;
+use crate::instance::{InstanceId, ThreadId};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(u32);
+
+        impl $name {
+            #[must_use]
+            pub fn from_index(index: usize) -> Self {
+                Self(u32::try_from(index).expect("an analysis has fewer than four thousand million of anything"))
+            }
+
+            #[must_use]
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+pub(crate) use id;
+
+id! {
+    /// An abstract object.
+    ObjectId
+}
+id! {
+    /// A place in an abstract object.
+    LocationId
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    Global(GlobalId),
+    Function(FunctionId),
+    /// A stack slot.
+    Stack(InstanceId, InstructionId),
+    /// The result of an allocation, or of a call that gives out memory of the C library.
+    Heap(InstanceId, InstructionId),
+    /// The name of a thread, as `pthread_create` gives it out.
+    Thread(ThreadId),
+    /// The connection behind the descriptors of one `pipe` or `socketpair`.
+    Channel(InstanceId, InstructionId),
+    /// All message queues with names.
+    Queues,
+    /// Memory of the C library.
+    Hidden(Hidden),
+}
+
+#[derive(Clone, Debug)]
+pub struct Object {
+    pub origin: Origin,
+    layout: Layout,
+    /// Every place that was named so far, by offset.
+    places: FxHashMap<u64, LocationId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// One value of this type.
+    One(TypeId),
+    /// Values of this type, one after the other.
+    Many(TypeId),
+    /// Nothing is known yet: offsets as they come.
+    Unknown,
+    /// Elements of this many bytes of which nothing more is known.
+    Stride(u64),
+    /// One place.
+    Collapsed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Location {
+    pub object: ObjectId,
+    pub offset: u64,
+}
+
+/// Two places that turned out to be the same.
+pub type Merge = (LocationId, LocationId);
+
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    objects: Vec<Object>,
+    by_origin: FxHashMap<Origin, ObjectId>,
+    locations: Vec<Location>,
+}
+
+impl Objects {
+    /// The object of an origin; `r#type` is what it is declared as.
+    pub fn object(&mut self, origin: Origin, r#type: Option<TypeId>) -> ObjectId {
+        let next = ObjectId::from_index(self.objects.len());
+        let id = *self.by_origin.entry(origin).or_insert(next);
+        if id == next {
+            self.objects.push(Object {
+                origin,
+                layout: r#type.map_or(Layout::Unknown, Layout::One),
+                places: FxHashMap::default(),
+            });
+        }
+        id
+    }
+
+    #[must_use]
+    pub fn known(&self, origin: Origin) -> Option<ObjectId> {
+        self.by_origin.get(&origin).copied()
+    }
+
+    #[must_use]
+    pub fn origin(&self, id: ObjectId) -> Origin {
+        self.objects[id.index()].origin
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    #[must_use]
+    pub fn location(&self, id: LocationId) -> Location {
+        self.locations[id.index()]
+    }
+
+    #[must_use]
+    pub fn location_count(&self) -> usize {
+        self.locations.len()
+    }
+
+    /// The known places of an object, by offset.
+    #[must_use]
+    pub fn places(&self, object: ObjectId) -> Vec<(u64, LocationId)> {
+        let places = &self.objects[object.index()].places;
+        let mut places: Vec<_> = places.iter().map(|(&at, &id)| (at, id)).collect();
+        places.sort_unstable();
+        places
+    }
+
+    /// The place at an offset, which may lie in any element of an array.
+    pub fn at(&mut self, program: &Program, object: ObjectId, offset: i64) -> Option<LocationId> {
+        let offset = self.normal(program, object, offset)?;
+        let next = LocationId::from_index(self.locations.len());
+        let id = *self.objects[object.index()]
+            .places
+            .entry(offset)
+            .or_insert(next);
+        if id == next {
+            self.locations.push(Location { object, offset });
+        }
+        Some(id)
+    }
+
+    /// The offset that stands for a place after all that was learned of the object's layout.
+    #[must_use]
+    pub fn normal(&self, program: &Program, object: ObjectId, offset: i64) -> Option<u64> {
+        let layout = self.objects[object.index()].layout;
+        let size = match layout {
+            Layout::Many(r#type) => program.types.size(r#type),
+            Layout::Stride(bytes) => bytes,
+            Layout::Collapsed => return Some(0),
+            Layout::One(_) | Layout::Unknown => 0,
+        };
+        let offset = match (size, u64::try_from(offset)) {
+            (0, Ok(offset)) => offset,
+            (0, Err(_)) => return None,
+            (size, _) => {
+                let size = i64::try_from(size).ok()?;
+                u64::try_from(offset.rem_euclid(size)).ok()?
+            }
+        };
+        Some(match layout {
+            Layout::One(r#type) | Layout::Many(r#type) => within(program, r#type, offset).0,
+            Layout::Unknown | Layout::Stride(_) | Layout::Collapsed => offset,
+        })
+    }
+
+    /// Whether the place is one of several elements of an array, so that two accesses of it may be apart.
+    #[must_use]
+    pub fn is_element(&self, program: &Program, location: Location) -> bool {
+        match self.objects[location.object.index()].layout {
+            Layout::One(r#type) => !within(program, r#type, location.offset).1.is_empty(),
+            Layout::Many(_) | Layout::Stride(_) | Layout::Collapsed => true,
+            Layout::Unknown => false,
+        }
+    }
+
+    /// The type in which the fields of an object are named, if it is known.
+    #[must_use]
+    pub fn r#type(&self, object: ObjectId) -> Option<TypeId> {
+        match self.objects[object.index()].layout {
+            Layout::One(r#type) | Layout::Many(r#type) => Some(r#type),
+            _ => None,
+        }
+    }
+
+    /// Learns that a structure is read at the start of allocated memory.
+    pub fn read_as(&mut self, program: &Program, object: ObjectId, r#type: TypeId) -> Vec<Merge> {
+        let is_struct = matches!(program.types.get(r#type), Type::Struct { .. });
+        if !is_struct || self.objects[object.index()].layout != Layout::Unknown {
+            return Vec::new();
+        }
+        if program.types.size(r#type) == 0 {
+            return Vec::new();
+        }
+        self.set_layout(program, object, Layout::Many(r#type))
+    }
+
+    /// Learns that the address of a place is moved by a multiple of `stride` that is not known.
+    pub fn stepped(&mut self, program: &Program, at: LocationId, stride: u64) -> Vec<Merge> {
+        let Location { object, offset } = self.location(at);
+        let new = match self.objects[object.index()].layout {
+            Layout::Collapsed => return Vec::new(),
+            _ if stride == 0 => Layout::Collapsed,
+            Layout::Unknown => Layout::Stride(stride),
+            Layout::Stride(old) if stride.is_multiple_of(old) => return Vec::new(),
+            Layout::Stride(old) if old.is_multiple_of(stride) => Layout::Stride(stride),
+            Layout::Stride(_) => Layout::Collapsed,
+            Layout::One(r#type) | Layout::Many(r#type) => {
+                let size = program.types.size(r#type);
+                let arrays = within(program, r#type, offset).1;
+                let fits = |&element: &u64| element > 0 && stride.is_multiple_of(element);
+                if arrays.iter().any(fits) || (size > 0 && stride.is_multiple_of(size)) {
+                    return Vec::new();
+                }
+                Layout::Collapsed
+            }
+        };
+        self.set_layout(program, object, new)
+    }
+
+    fn set_layout(&mut self, program: &Program, object: ObjectId, layout: Layout) -> Vec<Merge> {
+        self.objects[object.index()].layout = layout;
+        let mut merges = Vec::new();
+        for (offset, id) in self.places(object) {
+            let offset = i64::try_from(offset).unwrap_or(0);
+            if let Some(new) = self.at(program, object, offset) {
+                if new != id {
+                    merges.push((id, new));
+                }
+            }
+        }
+        merges
+    }
+}
+
+/// The offset with all array indices set to 0, and the sizes of the elements of the arrays around it.
+fn within(program: &Program, mut r#type: TypeId, mut offset: u64) -> (u64, Vec<u64>) {
+    let types = &program.types;
+    let mut base = 0;
+    let mut arrays = Vec::new();
+    loop {
+        match types.get(r#type) {
+            Type::Array { element, .. } | Type::Vector { element, .. } => {
+                let size = types.size(*element);
+                if size == 0 {
+                    return (base, arrays);
+                }
+                arrays.push(size);
+                offset %= size;
+                r#type = *element;
+            }
+            Type::Struct {
+                fields, is_packed, ..
+            } => {
+                let offsets = types.field_offsets(fields, *is_packed);
+                let Some(field) = offsets.iter().rposition(|&start| start <= offset) else {
+                    return (base + offset, arrays);
+                };
+                // A byte past the last field belongs to memory behind the structure: a flexible array.
+                if offset >= offsets[field] + types.size(fields[field]).max(1) {
+                    return (base + offset, arrays);
+                }
+                base += offsets[field];
+                offset -= offsets[field];
+                r#type = fields[field];
+            }
+            _ => return (base + offset, arrays),
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Calls: of functions with a body, through pointers, and of external functions by their effects.
+
+use norns_ir::{FunctionId, Operand};
+
+use super::solver::NodeId;
+use super::{Constraint, CopyMemory, PointsTo, Site, SiteKind};
+use crate::external::{Effect, effects};
+use crate::instance::{InstanceId, Point};
+use crate::object::{LocationId, Origin};
+
+impl PointsTo<'_> {
+    pub(super) fn call(
+        &mut self,
+        point: Point,
+        function: FunctionId,
+        arguments: &[Operand],
+        to: NodeId,
+    ) {
+        let callee = self.program.function(function);
+        if !callee.is_declaration() {
+            let nodes = self.argument_nodes(point.instance, arguments);
+            self.connect(point, function, &nodes, Some(to), true);
+            return;
+        }
+        match effects(&callee.name) {
+            Some(effects) => {
+                // Later analyses ask where the arguments point to, constants included.
+                self.argument_nodes(point.instance, arguments);
+                for &effect in effects {
+                    self.external(point, effect, arguments, to);
+                }
+            }
+            None => {
+                self.unknown.entry(function).or_insert(point);
+            }
+        }
+    }
+
+    pub(super) fn call_through(
+        &mut self,
+        point: Point,
+        pointer: Operand,
+        arguments: &[Operand],
+        to: NodeId,
+    ) {
+        let arguments = self.argument_nodes(point.instance, arguments);
+        let pointer = self.operand(point.instance, pointer);
+        self.site(
+            pointer,
+            Site {
+                point,
+                kind: SiteKind::Call,
+                arguments,
+                result: Some(to),
+            },
+        );
+    }
+
+    fn site(&mut self, pointer: Option<NodeId>, site: Site) {
+        let Some(pointer) = pointer else {
+            return;
+        };
+        let number = u32::try_from(self.sites.len()).expect("fewer calls than instructions");
+        self.sites.push(site);
+        self.watch(pointer, Constraint::Call(number));
+    }
+
+    /// A node for every argument; one that points nowhere for those without pointers.
+    fn argument_nodes(&mut self, instance: InstanceId, arguments: &[Operand]) -> Vec<NodeId> {
+        let mut nodes = Vec::with_capacity(arguments.len());
+        for &argument in arguments {
+            let node = match self.operand(instance, argument) {
+                Some(node) => node,
+                None => self.solver.node(),
+            };
+            nodes.push(node);
+        }
+        nodes
+    }
+
+    fn connect(
+        &mut self,
+        point: Point,
+        function: FunctionId,
+        arguments: &[NodeId],
+        result: Option<NodeId>,
+        is_direct: bool,
+    ) {
+        let (callee, is_new) = self
+            .instances
+            .call(self.program, point, function, is_direct);
+        if is_new {
+            self.begin(callee);
+        }
+        self.pass(callee, arguments);
+        if let Some(to) = result {
+            let from = self.result(callee);
+            self.solver.copy(from, to);
+        }
+    }
+
+    fn pass(&mut self, callee: InstanceId, arguments: &[NodeId]) {
+        for (number, &argument) in arguments.iter().enumerate() {
+            if let Some(parameter) = self.parameter(callee, number) {
+                self.solver.copy(argument, parameter);
+            }
+        }
+    }
+
+    /// A call site learns one more function that it can lead to.
+    pub(super) fn apply_call(&mut self, site: usize, location: LocationId) {
+        let object = self.objects.location(location).object;
+        let Origin::Function(function) = self.objects.origin(object) else {
+            return;
+        };
+        let Site {
+            point,
+            kind,
+            arguments,
+            result,
+        } = self.sites[site].clone();
+        if self.program.function(function).is_declaration() {
+            let name = &self.program.function(function).name;
+            // Effects on operands need a call by name; allocation through a pointer is the common case.
+            match (effects(name), result) {
+                (Some(effects), Some(to)) if effects.contains(&Effect::Allocates) => {
+                    self.allocate(point, to);
+                }
+                (Some(_), _) => {}
+                (None, _) => {
+                    self.unknown.entry(function).or_insert(point);
+                }
+            }
+            return;
+        }
+        match kind {
+            SiteKind::Call => self.connect(point, function, &arguments, result, false),
+            SiteKind::Create { handle, argument } => {
+                let created = self
+                    .instances
+                    .create(self.program, point, function, argument);
+                if let (_, Some(entry)) = created {
+                    self.begin(entry);
+                }
+                let entries = self.instances.thread(created.0).entries.clone();
+                for entry in entries {
+                    self.pass(entry, &arguments);
+                }
+                let thread = self.objects.object(Origin::Thread(created.0), None);
+                let place = self.location_of(thread);
+                if let Some(handle) = handle {
+                    let name = self.solver.node();
+                    self.solver.add(name, place);
+                    self.watch(handle, Constraint::Store(name));
+                }
+            }
+            SiteKind::AtExit => {
+                let known = self
+                    .instances
+                    .thread(crate::instance::ThreadId::from_index(0));
+                let mut entries = known.entries.iter();
+                let is_known = entries.any(|&at| self.instances.get(at).function == function);
+                if !is_known {
+                    let entry = self.instances.enter(self.program, function);
+                    self.begin(entry);
+                    self.pass(entry, &arguments);
+                }
+            }
+        }
+    }
+
+    fn allocate(&mut self, point: Point, to: NodeId) {
+        let origin = Origin::Heap(point.instance, point.instruction);
+        let object = self.objects.object(origin, None);
+        let place = self.location_of(object);
+        self.solver.add(to, place);
+    }
+
+    fn external(&mut self, point: Point, effect: Effect, arguments: &[Operand], to: NodeId) {
+        let instance = point.instance;
+        let argument = |number: usize| arguments.get(number).copied();
+        match effect {
+            Effect::Allocates => self.allocate(point, to),
+            Effect::AllocatesInto(number) => {
+                let new = self.solver.node();
+                self.allocate(point, new);
+                let into = argument(number).and_then(|operand| self.operand(instance, operand));
+                if let Some(into) = into {
+                    self.watch(into, Constraint::Store(new));
+                }
+            }
+            Effect::Returns(number) => {
+                if let Some(operand) = argument(number) {
+                    self.copy_operand(instance, operand, to);
+                }
+            }
+            Effect::Copies { to, from } => {
+                let nodes = (argument(to), argument(from));
+                if let (Some(to), Some(from)) = nodes {
+                    let nodes = (self.operand(instance, to), self.operand(instance, from));
+                    if let (Some(to), Some(from)) = nodes {
+                        let number = u32::try_from(self.memory_copies.len());
+                        let number = number.expect("fewer copies than instructions");
+                        self.memory_copies.push(CopyMemory { to, from });
+                        self.watch(to, Constraint::Copy(number));
+                        self.watch(from, Constraint::Copy(number));
+                    }
+                }
+            }
+            Effect::Create {
+                handle,
+                start,
+                argument: passed,
+            } => {
+                let handle = argument(handle).and_then(|operand| self.operand(instance, operand));
+                let passes: Vec<Operand> = argument(passed).into_iter().collect();
+                let arguments = self.argument_nodes(instance, &passes);
+                let start = argument(start).and_then(|operand| self.operand(instance, operand));
+                let kind = SiteKind::Create {
+                    handle,
+                    argument: argument(passed),
+                };
+                self.site(
+                    start,
+                    Site {
+                        point,
+                        kind,
+                        arguments,
+                        result: None,
+                    },
+                );
+            }
+            Effect::CreateFromState => self.create_from_state(point, arguments),
+            Effect::Join { handle, result } => {
+                let handle = argument(handle).and_then(|operand| self.operand(instance, operand));
+                let behind = result.and_then(argument);
+                let behind = behind.and_then(|operand| self.operand(instance, operand));
+                if let (Some(handle), Some(behind)) = (handle, behind) {
+                    self.watch(handle, Constraint::Join(behind));
+                }
+            }
+            Effect::Calls { function, passes } => {
+                let passes: Vec<Operand> = passes.iter().filter_map(|&at| argument(at)).collect();
+                self.callback(point, argument(function), &passes, SiteKind::Call);
+            }
+            Effect::Once { function } | Effect::CallsLater(function) => {
+                self.callback(point, argument(function), &[], SiteKind::Call);
+            }
+            Effect::AtExit { function, passes } => {
+                let passes: Vec<Operand> = passes.iter().filter_map(|&at| argument(at)).collect();
+                self.callback(point, argument(function), &passes, SiteKind::AtExit);
+            }
+            Effect::SetSpecific(number) => {
+                let specific = self.specific_of(instance);
+                if let Some(operand) = argument(number) {
+                    self.copy_operand(instance, operand, specific);
+                }
+            }
+            Effect::GetSpecific => {
+                let specific = self.specific_of(instance);
+                self.solver.copy(specific, to);
+            }
+            Effect::Connects(number) => {
+                let origin = Origin::Channel(instance, point.instruction);
+                let object = self.objects.object(origin, None);
+                let place = self.location_of(object);
+                let name = self.solver.node();
+                self.solver.add(name, place);
+                if let Some(into) =
+                    argument(number).and_then(|operand| self.operand(instance, operand))
+                {
+                    self.watch(into, Constraint::Store(name));
+                }
+            }
+            Effect::OpensChannel => {
+                let origin = Origin::Channel(instance, point.instruction);
+                let object = self.objects.object(origin, None);
+                let place = self.location_of(object);
+                self.solver.add(to, place);
+            }
+            Effect::OpensQueue => {
+                let object = self.objects.object(Origin::Queues, None);
+                let place = self.location_of(object);
+                self.solver.add(to, place);
+            }
+            Effect::WritesBehind(number) => {
+                // Later analyses ask what lies there.
+                let behind = self.solver.node();
+                if let Some(into) =
+                    argument(number).and_then(|operand| self.operand(instance, operand))
+                {
+                    self.watch(into, Constraint::Load(behind));
+                }
+            }
+            Effect::ReadsHidden(hidden) | Effect::WritesHidden(hidden) => {
+                self.objects.object(Origin::Hidden(hidden), None);
+            }
+            Effect::Reads(..)
+            | Effect::Writes(..)
+            | Effect::Frees(_)
+            | Effect::Lock(..)
+            | Effect::TryLock(..)
+            | Effect::Unlock(_)
+            | Effect::Wait { .. }
+            | Effect::Signal(_)
+            | Effect::SemaphoreInit(_)
+            | Effect::SemaphoreWait { .. }
+            | Effect::SemaphorePost(_)
+            | Effect::BarrierInit(_)
+            | Effect::BarrierWait(_)
+            | Effect::MutexInit(_)
+            | Effect::Renews(_)
+            | Effect::GuardAcquire(_)
+            | Effect::GuardRelease(_)
+            | Effect::JoinBehind(_)
+            | Effect::Sends(_)
+            | Effect::Receives(_)
+            | Effect::NeverReturns
+            | Effect::Forks => {}
+        }
+    }
+
+    fn callback(
+        &mut self,
+        point: Point,
+        function: Option<Operand>,
+        passes: &[Operand],
+        kind: SiteKind,
+    ) {
+        let arguments = self.argument_nodes(point.instance, passes);
+        let function = function.and_then(|operand| self.operand(point.instance, operand));
+        self.site(
+            function,
+            Site {
+                point,
+                kind,
+                arguments,
+                result: None,
+            },
+        );
+    }
+
+    /// `std::thread::_M_start_thread(this, unique_ptr<_State>)`: the thread calls `_M_run`, the third virtual
+    /// function of the state.
+    fn create_from_state(&mut self, point: Point, arguments: &[Operand]) {
+        const RUN_SLOT: i64 = 16;
+        let [this, owner, ..] = arguments else {
+            return;
+        };
+        let this = self.operand(point.instance, *this);
+        let Some(owner) = self.operand(point.instance, *owner) else {
+            return;
+        };
+        let nodes = [(); 4].map(|()| self.solver.node());
+        let [state, table, slot, run] = nodes;
+        self.watch(owner, Constraint::Load(state));
+        self.watch(state, Constraint::Load(table));
+        self.part_of_node(table, slot, None, RUN_SLOT, Vec::new());
+        self.watch(slot, Constraint::Load(run));
+        let kind = SiteKind::Create {
+            handle: this,
+            argument: None,
+        };
+        self.site(
+            Some(run),
+            Site {
+                point,
+                kind,
+                arguments: vec![state],
+                result: None,
+            },
+        );
+    }
+
+    /// The memory of `pthread_setspecific`: one place for each thread, whatever the key.
+    fn specific_of(&mut self, instance: InstanceId) -> NodeId {
+        let thread = self.instances.get(instance).thread;
+        match self.specific.get(&thread) {
+            Some(&node) => node,
+            None => {
+                let node = self.solver.node();
+                self.specific.insert(thread, node);
+                node
+            }
+        }
+    }
+
+    pub(super) fn apply_join(&mut self, behind: NodeId, location: LocationId) {
+        let object = self.objects.location(location).object;
+        let Origin::Thread(thread) = self.objects.origin(object) else {
+            return;
+        };
+        for entry in self.instances.thread(thread).entries.clone() {
+            let result = self.result(entry);
+            self.watch(behind, Constraint::Store(result));
+        }
+    }
+}

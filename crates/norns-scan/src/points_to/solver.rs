@@ -1,0 +1,259 @@
+//! The constraint graph: sets of places, copy edges with difference propagation, and cycles merged into one
+//! node (Andersen 1994; Hardekopf and Lin, "The Ant and the Grasshopper", 2007).
+
+use rustc_hash::FxHashSet;
+
+use super::Constraint;
+use crate::object::{LocationId, id};
+
+id! {
+    /// A pointer variable of the constraint graph.
+    NodeId
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Solver {
+    parent: Vec<u32>,
+    /// Sorted.
+    sets: Vec<Vec<LocationId>>,
+    /// What was added to the set since the node was last visited.
+    fresh: Vec<Vec<LocationId>>,
+    copies: Vec<Vec<NodeId>>,
+    complex: Vec<Vec<Constraint>>,
+    edges: FxHashSet<(NodeId, NodeId)>,
+    queue: Vec<NodeId>,
+    is_queued: Vec<bool>,
+    /// Edges that were added since cycles were last looked for.
+    edges_since_merge: usize,
+}
+
+/// A node whose set has grown, what is new in it and which constraints look at it.
+pub struct Visit {
+    pub new: Vec<LocationId>,
+    pub complex: Vec<Constraint>,
+}
+
+impl Solver {
+    pub fn node(&mut self) -> NodeId {
+        self.nodes(1)
+    }
+
+    /// The first of several new nodes with consecutive numbers.
+    pub fn nodes(&mut self, count: usize) -> NodeId {
+        let first = self.parent.len();
+        for at in first..first + count {
+            self.parent
+                .push(u32::try_from(at).expect("fewer than four thousand million nodes"));
+        }
+        let end = self.parent.len();
+        self.sets.resize_with(end, Vec::new);
+        self.fresh.resize_with(end, Vec::new);
+        self.copies.resize_with(end, Vec::new);
+        self.complex.resize_with(end, Vec::new);
+        self.is_queued.resize(end, false);
+        NodeId::from_index(first)
+    }
+
+    pub fn find(&mut self, node: NodeId) -> NodeId {
+        let mut at = node.index();
+        while self.parent[at] as usize != at {
+            let up = self.parent[at] as usize;
+            self.parent[at] = self.parent[up];
+            at = up;
+        }
+        NodeId::from_index(at)
+    }
+
+    #[must_use]
+    pub fn set(&self, node: NodeId) -> &[LocationId] {
+        let mut at = node.index();
+        while self.parent[at] as usize != at {
+            at = self.parent[at] as usize;
+        }
+        &self.sets[at]
+    }
+
+    pub fn add(&mut self, node: NodeId, location: LocationId) {
+        self.add_all(node, &[location]);
+    }
+
+    fn add_all(&mut self, node: NodeId, locations: &[LocationId]) {
+        let node = self.find(node);
+        let set = &mut self.sets[node.index()];
+        let new: Vec<LocationId> = match locations {
+            [one] => match set.binary_search(one) {
+                Ok(_) => return,
+                Err(at) => {
+                    set.insert(at, *one);
+                    vec![*one]
+                }
+            },
+            _ => {
+                let new = difference(locations, set);
+                if new.is_empty() {
+                    return;
+                }
+                *set = union(set, &new);
+                new
+            }
+        };
+        let fresh = &mut self.fresh[node.index()];
+        *fresh = if fresh.is_empty() {
+            new
+        } else {
+            union(fresh, &new)
+        };
+        if !std::mem::replace(&mut self.is_queued[node.index()], true) {
+            self.queue.push(node);
+        }
+    }
+
+    pub fn copy(&mut self, from: NodeId, to: NodeId) {
+        let (from, to) = (self.find(from), self.find(to));
+        if from == to || !self.edges.insert((from, to)) {
+            return;
+        }
+        self.edges_since_merge += 1;
+        self.copies[from.index()].push(to);
+        let set = std::mem::take(&mut self.sets[from.index()]);
+        if !set.is_empty() {
+            self.add_all(to, &set);
+        }
+        self.sets[from.index()] = set;
+    }
+
+    #[must_use]
+    pub fn edge_count(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// Adds a constraint on a node; what the set has already is returned, to be applied by the caller.
+    #[must_use]
+    pub fn watch(&mut self, node: NodeId, constraint: Constraint) -> Vec<LocationId> {
+        let node = self.find(node);
+        self.complex[node.index()].push(constraint);
+        self.sets[node.index()].clone()
+    }
+
+    /// Takes a node whose set has grown, after passing what is new along its edges.
+    pub fn visit(&mut self) -> Option<Visit> {
+        loop {
+            if self.edges_since_merge > 10_000 + self.parent.len() / 4 {
+                self.merge_cycles();
+            }
+            let queued = self.queue.pop()?;
+            self.is_queued[queued.index()] = false;
+            let node = self.find(queued);
+            if node != queued {
+                continue;
+            }
+            let new = std::mem::take(&mut self.fresh[node.index()]);
+            if new.is_empty() {
+                continue;
+            }
+            for at in 0..self.copies[node.index()].len() {
+                let to = self.copies[node.index()][at];
+                self.add_all(to, &new);
+            }
+            let complex = self.complex[node.index()].clone();
+            if !complex.is_empty() {
+                return Some(Visit { new, complex });
+            }
+        }
+    }
+
+    /// Makes one node of every cycle of copy edges.
+    fn merge_cycles(&mut self) {
+        self.edges_since_merge = 0;
+        let count = self.parent.len();
+        let roots: Vec<NodeId> = (0..count)
+            .map(|at| self.find(NodeId::from_index(at)))
+            .collect();
+        for at in 0..count {
+            let mut targets = std::mem::take(&mut self.copies[at]);
+            for to in &mut targets {
+                *to = roots[to.index()];
+            }
+            targets.sort_unstable();
+            targets.dedup();
+            targets.retain(|to| to.index() != at);
+            self.copies[at] = targets;
+        }
+        let copies = &self.copies;
+        let edges = |at: usize| copies[at].iter().map(|to| to.index()).collect();
+        let components = crate::flow::components(count, edges);
+        let mut first = vec![None; count];
+        for at in 0..count {
+            if roots[at].index() != at {
+                continue;
+            }
+            match first[components[at]] {
+                None => first[components[at]] = Some(at),
+                Some(into) => self.merge(at, into),
+            }
+        }
+        let edges: Vec<_> = self.edges.drain().collect();
+        for (from, to) in edges {
+            let (from, to) = (self.find(from), self.find(to));
+            if from != to {
+                self.edges.insert((from, to));
+            }
+        }
+    }
+
+    fn merge(&mut self, from: usize, into: usize) {
+        self.parent[from] = u32::try_from(into).expect("a node's number");
+        let copies = std::mem::take(&mut self.copies[from]);
+        self.copies[into].extend(copies);
+        let complex = std::mem::take(&mut self.complex[from]);
+        self.complex[into].extend(complex);
+        let set = std::mem::take(&mut self.sets[from]);
+        self.fresh[from].clear();
+        // Everything is looked at once more by the constraints and edges of both.
+        let all = union(&self.sets[into], &set);
+        self.fresh[into].clone_from(&all);
+        self.sets[into] = all;
+        if !std::mem::replace(&mut self.is_queued[into], true) {
+            self.queue.push(NodeId::from_index(into));
+        }
+    }
+}
+
+fn union(a: &[LocationId], b: &[LocationId]) -> Vec<LocationId> {
+    let mut all = Vec::with_capacity(a.len() + b.len());
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        match a[i].cmp(&b[j]) {
+            std::cmp::Ordering::Less => {
+                all.push(a[i]);
+                i += 1;
+            }
+            std::cmp::Ordering::Greater => {
+                all.push(b[j]);
+                j += 1;
+            }
+            std::cmp::Ordering::Equal => {
+                all.push(a[i]);
+                i += 1;
+                j += 1;
+            }
+        }
+    }
+    all.extend_from_slice(&a[i..]);
+    all.extend_from_slice(&b[j..]);
+    all
+}
+
+/// What the first has and the second has not.
+fn difference(a: &[LocationId], b: &[LocationId]) -> Vec<LocationId> {
+    let mut rest = b;
+    let mut new = Vec::new();
+    for &location in a {
+        let skip = rest.partition_point(|&other| other < location);
+        rest = &rest[skip..];
+        if rest.first() != Some(&location) {
+            new.push(location);
+        }
+    }
+    new
+}

@@ -1,0 +1,246 @@
+//! The programs of tests/programs: what runs show in them must be among their candidates, and those in which
+//! runs show nothing must have few.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use norns_ir::FrontEnd;
+use norns_scan::{CandidateKind, Scan, scan};
+
+/// Races that a scan does not see, and why.
+const NOT_SEEN: &[(&str, &str)] = &[
+    ("race/after_signal.c", "signal handlers are not followed"),
+    ("race/closed_in_use.c", "descriptors have no life"),
+    ("race/replaced_or_closed.c", "descriptors have no life"),
+];
+
+/// Programs without a race that have candidates, and why.
+const WITHOUT_RACE: &[(&str, &str)] = &[
+    (
+        "no_race/accepted_connection.c",
+        "connections are not followed",
+    ),
+    (
+        "no_race/awaited_signal.c",
+        "signals of the kernel are not followed",
+    ),
+    (
+        "no_race/chain_of_locks.c",
+        "a counter that several threads raise says whose turn it is",
+    ),
+    (
+        "no_race/event_counter.c",
+        "which of several releases was seen is not counted",
+    ),
+    ("no_race/file_lock.c", "file locks are not followed"),
+    ("no_race/futex_call.c", "futex calls are not followed"),
+    (
+        "no_race/initialiser_throws.cpp",
+        "std::call_once passes its function in a variable of the thread",
+    ),
+    (
+        "no_race/last_one_destroys.c",
+        "a count of users says who is the last one",
+    ),
+    ("no_race/library_threads.cpp", "promises are not followed"),
+    ("no_race/many_rounds.c", "a barrier in a loop"),
+    (
+        "no_race/map_with_lock.cpp",
+        "an exception can leave the lock before",
+    ),
+    (
+        "no_race/message_queues.c",
+        "which of several queues was read is not known",
+    ),
+    ("no_race/number_again.c", "descriptors have no life"),
+    ("no_race/own_elements.c", "the elements of an array are one"),
+    (
+        "no_race/ownership_by_flag.c",
+        "a flag under a lock says who may go on",
+    ),
+    ("no_race/pipe_over_fork.c", "processes are not followed"),
+    ("no_race/polled_pipe.c", "poll is not followed"),
+    ("no_race/promise.cpp", "promises are not followed"),
+    (
+        "no_race/read_from_file.c",
+        "bytes in files are not followed",
+    ),
+    (
+        "no_race/reference_count.c",
+        "a count of references says who is the last one",
+    ),
+    (
+        "no_race/release_sequence.c",
+        "which of several releases was seen is not counted",
+    ),
+    ("no_race/self_pipe.c", "signal handlers are not followed"),
+    (
+        "no_race/shared_pointer.cpp",
+        "a count of references says who is the last one",
+    ),
+    (
+        "no_race/slot_under_lock.c",
+        "a state under a lock goes to and fro",
+    ),
+    (
+        "no_race/static_variable.cpp",
+        "std::call_once passes its function in a variable of the thread",
+    ),
+    (
+        "no_race/system_v_semaphore.c",
+        "semaphores of System V are not followed",
+    ),
+    (
+        "no_race/through_duplicate.c",
+        "a descriptor that dup2 replaces is another one",
+    ),
+    (
+        "no_race/through_streams.c",
+        "what a stream returns is not a number",
+    ),
+    ("no_race/two_queues.c", "signals go to and fro in a loop"),
+    (
+        "no_race/two_signallers.c",
+        "a counter that several threads raise says that all are done",
+    ),
+    (
+        "no_race/unlocked_by_reader.c",
+        "the elements of an array are one",
+    ),
+    (
+        "no_race/unusual_locking.c",
+        "an error-checking mutex that is taken twice gives an error",
+    ),
+    (
+        "no_deadlock/polled_state.c",
+        "the flag is asked for in a loop of its own",
+    ),
+    (
+        "no_deadlock/signal_cannot_be_lost.c",
+        "the wait is in no loop, which is worth a look",
+    ),
+];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
+}
+
+fn programs(folder_name: &str) -> Vec<(String, PathBuf)> {
+    let folder = folder().join(folder_name);
+    let files = std::fs::read_dir(&folder).expect("the folder of programs is there");
+    let mut all: Vec<(String, PathBuf)> = files
+        .map(|file| file.expect("its files can be listed").path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "c" || extension == "cpp")
+        })
+        .map(|path| {
+            let name = path
+                .file_name()
+                .expect("a file has a name")
+                .to_string_lossy();
+            (format!("{folder_name}/{name}"), path.clone())
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+fn scanned(path: &Path) -> Scan {
+    let clang = FrontEnd::find().expect("clang is installed (apt-get install clang-19)");
+    let mut program = clang
+        .read_sources(&[path.to_owned()], &[])
+        .expect("the program compiles");
+    program.promote_locals();
+    scan(&program)
+}
+
+/// The pairs of lines that a program says to race, and the lines of its deadlocks.
+fn expected(path: &Path) -> (BTreeSet<(u32, u32)>, BTreeSet<u32>) {
+    let text = std::fs::read_to_string(path).expect("a program can be read");
+    let (mut races, mut deadlocks) = (BTreeSet::new(), BTreeSet::new());
+    for (number, line) in (1..).zip(text.lines()) {
+        let what = line
+            .split_once("// finds: ")
+            .or_else(|| line.split_once("// may find: "));
+        let Some((_, what)) = what else {
+            continue;
+        };
+        if what.starts_with("deadlock") {
+            deadlocks.insert(number);
+        }
+        let Some((_, partners)) = what.split_once(", with ") else {
+            continue;
+        };
+        if partners.starts_with("itself") {
+            races.insert((number, number));
+        }
+        let words = partners.split(|letter: char| !letter.is_ascii_digit());
+        for partner in words.filter_map(|word| word.parse::<u32>().ok()) {
+            races.insert((number.min(partner), number.max(partner)));
+        }
+    }
+    (races, deadlocks)
+}
+
+fn lines(scan: &Scan, kind: CandidateKind) -> Vec<Vec<u32>> {
+    let found = scan
+        .candidates
+        .iter()
+        .filter(|candidate| candidate.kind == kind);
+    found
+        .map(|candidate| {
+            let mut lines: Vec<u32> = candidate.places.iter().map(|place| place.at.line).collect();
+            lines.sort_unstable();
+            lines
+        })
+        .collect()
+}
+
+#[test]
+fn every_race_that_runs_show_is_a_candidate() {
+    let mut missed = Vec::new();
+    for folder in ["race", "misuse", "deadlock"] {
+        for (name, path) in programs(folder) {
+            let found = lines(&scanned(&path), CandidateKind::DataRace);
+            for (first, second) in expected(&path).0 {
+                if !found.contains(&vec![first, second]) {
+                    missed.push(format!("{name}: {first} and {second}"));
+                }
+            }
+        }
+    }
+    missed.retain(|race| !NOT_SEEN.iter().any(|(name, _)| race.starts_with(name)));
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+#[test]
+fn every_deadlock_that_runs_show_is_a_candidate() {
+    let mut missed = Vec::new();
+    for (name, path) in programs("deadlock") {
+        let scan = scanned(&path);
+        let found = lines(&scan, CandidateKind::Deadlock).concat();
+        for line in expected(&path).1 {
+            if !found.contains(&line) {
+                missed.push(format!("{name}: {line}"));
+            }
+        }
+    }
+    // A lock that the program makes itself, of a flag and an owner.
+    missed.retain(|deadlock| !deadlock.starts_with("deadlock/own_recursive_lock.c"));
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+#[test]
+fn few_programs_without_a_bug_have_candidates() {
+    let mut found = Vec::new();
+    for folder in ["no_race", "no_deadlock"] {
+        for (name, path) in programs(folder) {
+            if !scanned(&path).candidates.is_empty() {
+                found.push(name);
+            }
+        }
+    }
+    let explained: Vec<&str> = WITHOUT_RACE.iter().map(|(name, _)| *name).collect();
+    assert_eq!(found, explained);
+}
