@@ -17,6 +17,7 @@ pub mod not_analysed;
 pub mod perfetto;
 mod predicted;
 pub mod sarif;
+pub mod scan;
 pub mod sketch;
 mod stack;
 pub mod suppression;

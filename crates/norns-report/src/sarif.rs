@@ -81,7 +81,7 @@ fn location(operation: &Operation) -> Value {
 }
 
 /// A path as a relative or file URI: every byte that a URI does not allow is escaped.
-fn uri(path: &str) -> String {
+pub(crate) fn uri(path: &str) -> String {
     let mut uri = String::from(if path.starts_with('/') { "file://" } else { "" });
     for byte in path.bytes() {
         if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {

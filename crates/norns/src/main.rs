@@ -26,6 +26,7 @@ mod replay;
 mod report;
 mod runs;
 mod runtime_library;
+mod scan;
 mod session;
 mod show;
 mod trace;
@@ -84,6 +85,8 @@ enum Command {
     Report(report::Arguments),
     /// List, find or remove the runs that were kept
     Runs(runs::Arguments),
+    /// List what could race or deadlock, from the code alone
+    Scan(scan::Arguments),
     /// Show one finding in full: source, stacks, locks, what ran and what can run
     Show(show::Arguments),
     /// Print, import, export or count the events of a trace
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
             Command::Replay(arguments) => replay::run(arguments),
             Command::Report(arguments) => report::run(arguments),
             Command::Runs(arguments) => runs::run(arguments),
+            Command::Scan(arguments) => scan::run(arguments),
             Command::Show(arguments) => show::run(arguments),
             Command::Trace(arguments) => trace::run(arguments),
         }),
