@@ -231,6 +231,7 @@ pub unsafe extern "C" fn forked() {
     if let Some(thread) = thread::current() {
         thread.number = 0;
         thread.children = 0;
+        thread.kernel_id_before_fork = thread.kernel_id;
         thread.kernel_id = thread::kernel_id();
     } else {
         // A thread that was not attached called fork.

@@ -127,6 +127,9 @@ pub struct Thread {
     pub children: u32,
     /// The kernel's number, as mutexes store it as their owner.
     pub kernel_id: i32,
+    /// The number that it had in the process which forked this one, where mutexes that it held then
+    /// still have it as their owner; 0 if the process was not forked.
+    pub kernel_id_before_fork: i32,
     /// `pthread_t`.
     pub handle: usize,
     /// The size of its stack, which ends at `handle`; 0 when not known.
@@ -193,6 +196,7 @@ pub fn allocate() -> *mut Thread {
     thread.pending.clear();
     thread.values.forget();
     thread.children = 0;
+    thread.kernel_id_before_fork = 0;
     thread.once = null_mut();
     thread.control = core::ptr::null();
     thread.stack_size = 0;
@@ -220,6 +224,12 @@ pub fn forget_free() {
 }
 
 impl Thread {
+    /// Whether a lock whose owner has this number is held by this thread. A child process may release
+    /// what the thread that forked it had locked, as handlers of `pthread_atfork` do.
+    pub fn is_owner(&self, kernel_id: i32) -> bool {
+        kernel_id != 0 && (kernel_id == self.kernel_id || kernel_id == self.kernel_id_before_fork)
+    }
+
     /// Lowest address and size of the thread's own stack, as far as that is known.
     pub fn own_stack(&self) -> (usize, usize) {
         (self.handle.wrapping_sub(self.stack_size), self.stack_size)

@@ -75,8 +75,7 @@ pub unsafe fn held_by_another(mutex: Mutex) -> Option<u64> {
     let owner = unsafe { mutex.byte_add(OWNER).cast::<i32>().read_volatile() };
     // SAFETY: as in `kind`.
     let kind = unsafe { mutex.byte_add(KIND).cast::<i32>().read_volatile() };
-    let me = thread::current()?.kernel_id;
-    if owner & 0x3fff_ffff == me || kind == DESTROYED {
+    if thread::current()?.is_owner(owner & 0x3fff_ffff) || kind == DESTROYED {
         return None;
     }
     // SAFETY: the word that is 0 while the mutex is free.

@@ -67,8 +67,7 @@ unsafe fn is_held(lock: Lock) -> bool {
 unsafe fn held_by_another(lock: Lock) -> Option<u64> {
     // SAFETY: the caller's promise.
     let (readers, writer) = unsafe { holders(lock) };
-    let me = thread::current()?.kernel_id;
-    if writer == me || writer == 0 && readers > 0 {
+    if thread::current()?.is_owner(writer) || writer == 0 && readers > 0 {
         return None;
     }
     Some(if writer == 0 {

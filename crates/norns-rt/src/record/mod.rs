@@ -1,7 +1,8 @@
 //! Record mode: when recording begins and ends, for the process and for each thread.
 //!
-//! Until the program creates its first thread nothing is logged: accesses are counted, and what
-//! later events need to know (semaphores, barriers, locks held) is kept in `early`.
+//! Until the program creates its first thread only misuse of locks and conditions is logged:
+//! accesses are counted, and what later events need to know (semaphores, barriers, locks held) is
+//! kept in `early`.
 
 pub mod early;
 pub mod file;
@@ -25,7 +26,9 @@ use crate::thread::{self, Thread};
 use crate::wire::{Code, environment};
 use crate::{attach, sys, tls};
 
-/// The first thread was created: from now on events are logged.
+/// The main thread has a stream: it has misused an object, or created the first thread.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+/// The first thread was created: from now on all events are logged.
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// Some module of the program is instrumented. Without one only synchronisation is recorded.
 static INSTRUMENTED: AtomicBool = AtomicBool::new(false);
@@ -126,7 +129,24 @@ pub fn before_fork() -> Option<&'static mut Thread> {
     if started() {
         return attach::current();
     }
+    let main = begin_stream()?;
+    STARTED.store(true, Ordering::Release);
+    handles::insert(main.handle, 0);
+    early::write(main);
+    attach::watch_end(main);
+    if mode::mode() == Mode::Record {
+        tls::set_fast(tls::Fast::recorder(main));
+    }
+    Some(main)
+}
+
+/// The main thread, whose stream begins now unless it has begun. `None` in a thread that is not
+/// attached, and when there is no room for the stream.
+fn begin_stream() -> Option<&'static mut Thread> {
     let main = thread::current()?;
+    if BEGUN.load(Ordering::Relaxed) {
+        return Some(main);
+    }
     if !tail::begin_process() {
         sys::write(
             2,
@@ -136,24 +156,24 @@ pub fn before_fork() -> Option<&'static mut Thread> {
         return None;
     }
     main.number = 0;
-    STARTED.store(true, Ordering::Release);
-    handles::insert(main.handle, 0);
+    BEGUN.store(true, Ordering::Relaxed);
     main.log(Code::Start, 0, 0, 0, [0; 2]);
-    early::write(main);
     statistics::write_maps();
-    attach::watch_end(main);
-    if mode::mode() == Mode::Record {
-        tls::set_fast(tls::Fast::recorder(main));
-    }
     Some(main)
 }
 
 /// One operation that is in effect now.
 #[inline(never)]
 pub fn operation(code: Code, operation: &Operation) {
-    if !started() {
+    let thread = if started() {
+        attach::current()
+    } else if code == Code::Misuse {
+        begin_stream()
+    } else {
         early::note(code, operation);
-    } else if let Some(thread) = attach::current() {
+        None
+    };
+    if let Some(thread) = thread {
         thread.log(
             code,
             operation.detail,
@@ -166,7 +186,7 @@ pub fn operation(code: Code, operation: &Operation) {
 
 pub fn process_ends(how: u8, status: i32, pc: usize) {
     // A child of `vfork` ends in the memory of its parent.
-    if !started() || sys::getpid() != tail::process_id() {
+    if !BEGUN.load(Ordering::Relaxed) || sys::getpid() != tail::process_id() {
         return;
     }
     if let Some(thread) = thread::current() {
@@ -180,6 +200,7 @@ pub fn process_ends(how: u8, status: i32, pc: usize) {
 
 /// The child process after a fork is a new recording, which begins with its first thread.
 pub fn forked() {
+    BEGUN.store(false, Ordering::Relaxed);
     STARTED.store(false, Ordering::Relaxed);
     tail::forget();
     stream::forget();

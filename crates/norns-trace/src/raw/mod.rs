@@ -57,7 +57,7 @@ pub struct RawItems {
 
 impl RawItems {
     /// `file` is positioned after the file header. Without `wanted`, the process is the first that
-    /// recorded events.
+    /// recorded more than one thread, or else the first that recorded events.
     pub fn open(path: &Path, file: File, wanted: Option<u32>) -> Result<RawItems, Error> {
         let failed = |cause| Error::Read {
             path: path.into(),
@@ -83,15 +83,17 @@ impl RawItems {
         }
         warnings.append(&mut raw.warnings);
 
-        let recorded = raw
-            .processes
-            .iter()
-            .filter(|(_, process)| !process.threads.is_empty());
-        let mut others: Vec<u32> = recorded.map(|(&number, _)| number).collect();
+        let recorded_threads = |more_than: usize| {
+            let processes = raw.processes.iter();
+            let recorded = processes.filter(move |(_, process)| process.threads.len() > more_than);
+            recorded.map(|(&number, _)| number)
+        };
+        let mut others: Vec<u32> = recorded_threads(0).collect();
         if others.is_empty() {
             warnings.push(Warning::NothingRecorded);
         }
-        let chosen = wanted.or(others.first().copied()).unwrap_or(0);
+        let first = recorded_threads(1).next().or(others.first().copied());
+        let chosen = wanted.or(first).unwrap_or(0);
         others.retain(|&number| number != chosen);
         if !others.is_empty() && wanted.is_none() {
             warnings.push(Warning::OtherProcesses {
