@@ -30,6 +30,8 @@ mod hooks;
 mod inputs;
 mod interpose;
 mod lock;
+#[cfg(not(test))]
+mod memory;
 mod mode;
 mod operation;
 mod real;
@@ -40,6 +42,10 @@ mod thread;
 mod tls;
 
 use norns_wire::{self as wire, schedule};
+
+#[cfg(not(test))]
+#[used]
+static EXPORTS: &[unsafe extern "C" fn()] = &norns_rt_exports::ALL;
 
 use real::{interpose, real, register_behind};
 

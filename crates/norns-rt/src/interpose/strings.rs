@@ -136,11 +136,7 @@ unsafe fn read_up_to(text: Text, length: usize, bytes: Text, pc: usize) {
 }
 
 interpose! {
-    fn memcpy(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void |pc| {
-        reads(from, size, pc);
-        writes(to, size, pc);
-        real_call::memcpy(to, from, size)
-    }
+    // `norns-rt-exports` jumps to these from the functions of the C library.
     fn __tsan_memcpy(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void |pc| {
         reads(from, size, pc);
         writes(to, size, pc);
@@ -150,11 +146,6 @@ interpose! {
         reads(from, size, pc);
         writes(to, size, pc);
         real_call::__memcpy_chk(to, from, size, room)
-    }
-    fn memmove(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void |pc| {
-        reads(from, size, pc);
-        writes(to, size, pc);
-        real_call::memmove(to, from, size)
     }
     fn __tsan_memmove(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void |pc| {
         reads(from, size, pc);
@@ -176,10 +167,6 @@ interpose! {
         writes(to, size, pc);
         real_call::__mempcpy_chk(to, from, size, room)
     }
-    fn memset(to: *mut c_void, byte: c_int, size: usize) -> *mut c_void |pc| {
-        writes(to, size, pc);
-        real_call::memset(to, byte, size)
-    }
     fn __tsan_memset(to: *mut c_void, byte: c_int, size: usize) -> *mut c_void |pc| {
         writes(to, size, pc);
         real_call::memset(to, byte, size)
@@ -192,12 +179,12 @@ interpose! {
         writes(to, size, pc);
         real_call::bzero(to, size);
     }
-    fn memcmp(one: *const c_void, other: *const c_void, size: usize) -> c_int |pc| {
+    fn __norns_memcmp(one: *const c_void, other: *const c_void, size: usize) -> c_int |pc| {
         reads(one, size, pc);
         reads(other, size, pc);
         real_call::memcmp(one, other, size)
     }
-    fn bcmp(one: *const c_void, other: *const c_void, size: usize) -> c_int |pc| {
+    fn __norns_bcmp(one: *const c_void, other: *const c_void, size: usize) -> c_int |pc| {
         reads(one, size, pc);
         reads(other, size, pc);
         real_call::bcmp(one, other, size)
