@@ -29,6 +29,8 @@ pub struct Report {
     pub maps: String,
     /// The program made a child process, which ran unobserved.
     pub forked: bool,
+    /// A thread made a system call that may order threads in a way that the detector does not know.
+    pub unknown_call: bool,
     pub not_understood: NotRead,
 }
 
@@ -168,6 +170,7 @@ impl Report {
                 self.maps.push('\n');
             }
             Message::Forked => self.forked = true,
+            Message::UnknownCall { .. } => self.unknown_call = true,
             Message::Child { process } => self.children.push(process),
             Message::Followed { .. } => self.followed = true,
             Message::Diverged(diverged) => {

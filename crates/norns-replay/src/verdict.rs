@@ -83,14 +83,15 @@ impl Sighting {
         [first.min(second), first.max(second)]
     }
 
-    /// All that a run showed. If it had a loop that waits for a plain variable, this may order what
-    /// the detector saw.
+    /// All that a run showed. A loop that waits for a plain variable, and a system call that is not
+    /// understood, may order what the detector saw.
     pub fn of(report: &Report) -> Vec<Sighting> {
         let held = report.held.iter().map(|(one, other)| Sighting {
             pcs: Self::places(one.pc, other.pc),
             proof: Proof::BothHeld,
         });
-        let races = report.races.iter().filter(|_| report.spin.is_none());
+        let is_understood = report.spin.is_none() && !report.unknown_call;
+        let races = report.races.iter().filter(|_| is_understood);
         let races = races.map(|race| Sighting {
             pcs: Self::places(race.earlier.pc, race.later.pc),
             proof: Proof::Detector,
@@ -105,7 +106,8 @@ pub fn judge(trace: &Trace, witness: &Witness, report: &Report, ended: &Ended) -
         Bug::Race { first, second } => {
             let is_it = |pcs: [u64; 2]| are_these_places(trace, pcs, *first, *second);
             let mut held = report.held.iter();
-            let mut races = report.races.iter();
+            // After a system call that may order threads unseen the detector proves nothing.
+            let mut races = report.races.iter().filter(|_| !report.unknown_call);
             let proof = if held.any(|(one, other)| is_it([one.pc, other.pc])) {
                 Some(Proof::BothHeld)
             } else if races.any(|race| is_it([race.earlier.pc, race.later.pc])) {

@@ -5,9 +5,10 @@
 //! hexadecimal without prefix; a thread is its name (`T0.1`) or `?`.
 //!
 //! ```text
-//! norns-report 2                            first in the file, and again after `exec`
+//! norns-report 3                            first in the file, and again after `exec`
 //! map TEXT                                  a line of /proc/self/maps
 //! forked                                    the program made a child process; nobody watches it
+//! unknown-call THREAD NUMBER                a system call that may order threads unseen
 //! child PROCESS                             a child process has threads; its own lines follow
 //! followed STEPS                            all steps of the schedule were enforced
 //! skipped THREAD EVENT                      the thread did not make an access of the schedule
@@ -34,7 +35,7 @@ use crate::Code;
 use crate::fields::{Fields, hexadecimal, words};
 
 /// The first line of a report, with the version of the format.
-pub const HEADER: &str = "norns-report 2";
+pub const HEADER: &str = "norns-report 3";
 
 /// One line of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,12 @@ pub enum Message<'a> {
     Map(&'a [u8]),
     /// A replayed program made a child process, which runs unobserved.
     Forked,
+    /// A thread has made a system call of which it is not known how it orders threads, so that the
+    /// detector may not know all that orders two accesses.
+    UnknownCall {
+        thread: &'a str,
+        number: u32,
+    },
     /// A forked child process under the detector has created a thread.
     Child {
         process: u32,
@@ -277,6 +284,9 @@ impl<'a> Message<'a> {
                 Ok(())
             }
             Message::Forked => out.write_str("forked"),
+            Message::UnknownCall { thread, number } => {
+                write!(out, "unknown-call {thread} {number}")
+            }
             Message::Child { process } => write!(out, "child {process}"),
             Message::Followed { steps } => write!(out, "followed {steps}"),
             Message::Skipped { thread, event } => write!(out, "skipped {thread} {event}"),
@@ -337,6 +347,10 @@ impl<'a> Message<'a> {
         let mut fields = Fields::of(line);
         let message = match fields.word()? {
             "forked" => Message::Forked,
+            "unknown-call" => Message::UnknownCall {
+                thread: fields.word()?,
+                number: fields.number()?,
+            },
             "child" => Message::Child {
                 process: fields.number()?,
             },

@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::transfer::found_ready;
 use super::watching;
-use crate::attach;
+
 use crate::mode::is_recording;
 use crate::wire::Code;
+use crate::{attach, control};
 
 pub const READ: usize = 0;
 pub const RECEIVE: usize = 45;
@@ -21,16 +22,29 @@ static TOLD: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 /// The running thread makes the call with this number.
 pub fn called(number: usize, pc: usize) {
-    if !watching() || !is_recording() {
+    if !watching() {
+        return;
+    }
+    if !is_recording() && !has_threads() {
         return;
     }
     let word = &TOLD[number / 64 % WORDS];
     let bit = 1 << (number % 64);
-    if word.fetch_or(bit, Ordering::Relaxed) & bit == 0
-        && let Some(thread) = attach::current()
-    {
-        thread.log(Code::UnknownCall, 0, pc, number, [0; 2]);
+    if word.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+        return;
     }
+    if is_recording() {
+        if let Some(thread) = attach::current() {
+            thread.log(Code::UnknownCall, 0, pc, number, [0; 2]);
+        }
+    } else {
+        control::unknown_call(number as u32);
+    }
+}
+
+/// Whether there is, or was, a thread besides the main one.
+fn has_threads() -> bool {
+    attach::current().is_some_and(|thread| thread.number > 0 || thread.children > 0)
 }
 
 /// In the child process after a fork, which is another recording.

@@ -163,6 +163,16 @@ fn detect_again(inside: &mut Inside) {
     }
 }
 
+/// The running thread has made a system call that may order threads unseen.
+pub fn unknown_call(number: u32) {
+    if let Some(block) = current() {
+        output::tell(Message::UnknownCall {
+            thread: block.path.as_str(),
+            number,
+        });
+    }
+}
+
 /// The thread that runs, inside this module from now on; `None` when it must not enter.
 #[inline]
 pub fn enter() -> Option<Inside> {

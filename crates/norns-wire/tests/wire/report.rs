@@ -38,7 +38,7 @@ fn random_diverged(random: &mut Random) -> Diverged<'static> {
     }
 }
 
-const KINDS: usize = 15;
+const KINDS: usize = 16;
 
 /// A message of the kind with this number.
 fn message(kind: usize, random: &mut Random) -> Message<'static> {
@@ -93,6 +93,10 @@ fn message(kind: usize, random: &mut Random) -> Message<'static> {
             pc,
         },
         13 => Message::DeadlockEnd,
+        14 => Message::UnknownCall {
+            thread,
+            number: random.number() as u32,
+        },
         _ => Message::Race {
             earlier: random_side(random),
             later: random_side(random),
@@ -217,7 +221,7 @@ fn a_cut_last_line_is_never_parsed() {
 
 #[test]
 fn another_version_is_refused() {
-    for header in ["norns-replay 1", "norns-report 3", "norns-report 2 "] {
+    for header in ["norns-replay 1", "norns-report 2", "norns-report 3 "] {
         let text = format!("{header}\nfollowed 12\n");
         let read: Vec<_> = parse(text.as_bytes()).collect();
         assert_eq!(read, [Err(NotUnderstood::Header(header.as_bytes()))]);
