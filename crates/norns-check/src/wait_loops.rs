@@ -48,7 +48,9 @@ impl WaitLoops {
             return false;
         };
         let touch = Touch::of(trace.events[after.index()].op);
-        if touch.is_some_and(|touch| touch.access.overlaps(waited_for)) {
+        let is_own =
+            |touch: Touch| touch.kind != TouchKind::Free && touch.access.overlaps(waited_for);
+        if touch.is_some_and(is_own) {
             return false;
         }
         let mut sets = (0..).zip(&trace.events).filter(|(_, event)| {
@@ -96,6 +98,13 @@ mod tests {
     #[test]
     fn a_loop_orders_what_stands_before_the_write_and_behind_the_read() {
         check(FLAG, 2, [0, 3], Proof::Detector, true);
+    }
+
+    #[test]
+    fn a_loop_on_a_variable_of_a_block_orders_the_free_of_the_block() {
+        let script = "T1: write b
+                      T2: read b, free b";
+        check(script, 1, [0, 2], Proof::Detector, true);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! else a run shows is not a confirmation.
 
 use norns_model::{Bug, Witness};
-use norns_trace::{Access, EventIndex, Op, Touch, Trace};
+use norns_trace::{Access, EventIndex, Op, Touch, TouchKind, Trace};
 use norns_wire::report::Shape;
 
 use crate::process::Ended;
@@ -149,16 +149,17 @@ pub fn judge(trace: &Trace, witness: &Witness, report: &Report, ended: &Ended) -
 
 /// Whether a loop may order the two accesses although the detector saw them unordered. Not if its
 /// variable is atomic, since the detector knows what that orders; and not if it is the variable of the
-/// race itself, which then races whatever the loop does.
+/// race itself, which then races whatever the loop does. A free is ordered by a loop on a variable in
+/// its own block as by any other.
 fn may_order(trace: &Trace, spin: &Spin, first: EventIndex, second: EventIndex) -> bool {
     let variable = Access {
         address: spin.address,
         size: 1,
     };
-    let is_its_own = [first, second].into_iter().any(|event| {
-        let touch = Touch::of(trace.events[event.index()].op);
-        touch.is_some_and(|touch| touch.access.overlaps(variable))
-    });
+    let touches = [first, second].map(|event| Touch::of(trace.events[event.index()].op));
+    let mut touches = touches.into_iter().flatten();
+    let frees = touches.clone().any(|touch| touch.kind == TouchKind::Free);
+    let is_its_own = !frees && touches.any(|touch| touch.access.overlaps(variable));
     let is_atomic = trace.events.iter().any(|event| {
         matches!(event.op, Op::Atomic { .. }) && trace.place(event.place).pc == spin.pc
     });

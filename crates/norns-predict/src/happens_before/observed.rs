@@ -228,15 +228,21 @@ impl Flows {
         }
     }
 
+    /// A race on the variable itself stays one, whatever waits for it. But a block that is freed may
+    /// have the variable in it: the loop then orders the free behind the write that ends the wait.
     fn may_wait(&self, model: &Model, first: EventIndex, second: EventIndex) -> bool {
+        let frees = |event: EventIndex| {
+            let touch = Touch::of(model.trace.events[event.index()].op);
+            touch.is_some_and(|touch| touch.kind == TouchKind::Free)
+        };
         let own = |location: LocationId| {
             let of = |event| model.locations.of_event(event).contains(&location.0);
-            of(first) || of(second)
+            !frees(first) && !frees(second) && (of(first) || of(second))
         };
         self.flows.iter().any(|&(location, writer, reader)| {
             let is_between = |before: EventIndex, after: EventIndex| {
                 (model.thread_of(before), model.thread_of(after)) == (writer, reader)
-                    && self.last_write.get(&(location, writer)) > Some(&before)
+                    && self.last_write.get(&(location, writer)) >= Some(&before)
                     && (self.first_read.get(&(location, reader))).is_some_and(|read| *read < after)
             };
             !own(location) && (is_between(first, second) || is_between(second, first))
@@ -369,6 +375,15 @@ mod tests {
     fn a_plain_flag_may_be_waited_for() {
         check("T1: write x, write f\nT2: read f, write x", "0-3? 1-2");
         check("T1: write x, write f\nT2: write x, read f", "0-2 1-3");
+    }
+
+    #[test]
+    fn a_free_may_wait_for_a_flag_in_its_own_block() {
+        check(
+            "T1: write b
+             T2: read b, free b",
+            "0-1 0-2?",
+        );
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
             atomic: false,
             pc,
         };
-        replay(&mut inside, access);
+        replay(&mut inside, access, Loops::MayWait);
     }
     let kind = if write { Kind::Write } else { Kind::Read };
     detect_access(&mut inside, address, size, kind, pc);
@@ -89,23 +89,36 @@ pub fn object(address: usize, life: Life, pc: usize) {
         atomic: false,
         pc,
     };
-    replay(&mut inside, access);
+    replay(&mut inside, access, Loops::MayWait);
+}
+
+/// Whether a loop may wait for the access of another thread, if that writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loops {
+    MayWait,
+    DoNotWait,
 }
 
 /// Tells the core of an access, if the thread is watched, a loop is suspected, or the schedule may
 /// name the place.
 #[inline]
-fn replay(inside: &mut Inside, access: Access) {
+fn replay(inside: &mut Inside, access: Access, loops: Loops) {
     let is_followed = inside.block.watched.load(Ordering::Relaxed) || is_any_suspected();
     let may_wait = is_watched(access.pc) || inside.own().pending_access;
     if is_followed || may_wait {
-        replay_closely(inside, access, is_followed, may_wait);
+        replay_closely(inside, access, loops, is_followed, may_wait);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn replay_closely(inside: &mut Inside, access: Access, is_followed: bool, may_wait: bool) {
+fn replay_closely(
+    inside: &mut Inside,
+    access: Access,
+    loops: Loops,
+    is_followed: bool,
+    may_wait: bool,
+) {
     let Access {
         address,
         size,
@@ -122,7 +135,7 @@ fn replay_closely(inside: &mut Inside, access: Access, is_followed: bool, may_wa
     if may_wait {
         guard.drive(inside, Happened::Accesses(access));
     }
-    if write && guard.is_any_suspected() {
+    if write && loops == Loops::MayWait && guard.is_any_suspected() {
         guard.note(me, Happened::Writes { address, size });
     }
 }
@@ -159,7 +172,7 @@ pub fn freeing(address: usize, size: usize, pc: usize) {
         return;
     }
     let Some(mut inside) = enter() else { return };
-    if is_replaying() && (is_watched(pc) || inside.own().pending_access) {
+    if is_replaying() {
         let access = Access {
             address,
             size: size.max(1),
@@ -167,9 +180,7 @@ pub fn freeing(address: usize, size: usize, pc: usize) {
             atomic: false,
             pc,
         };
-        MONITOR
-            .lock()
-            .drive(&mut inside, Happened::Accesses(access));
+        replay(&mut inside, access, Loops::DoNotWait);
     }
     let block = inside.block;
     with_clocks(inside.own(), |detector, thread| {
