@@ -394,4 +394,35 @@ interpose! {
         }
         copy
     }
+    // What programs call themselves to tell of an access, or to make one.
+    fn __tsan_read_range_pc(from: *const c_void, size: usize, at: usize) |pc| {
+        reads(from, size, at);
+    }
+    fn __tsan_write_range_pc(to: *const c_void, size: usize, at: usize) |pc| {
+        writes(to, size, at);
+    }
+    fn __sanitizer_unaligned_load16(from: *const u16) -> u16 |pc| {
+        reads(from, 2, pc);
+        from.read_unaligned()
+    }
+    fn __sanitizer_unaligned_store16(to: *mut u16, value: u16) |pc| {
+        writes(to, 2, pc);
+        to.write_unaligned(value);
+    }
+    fn __sanitizer_unaligned_load32(from: *const u32) -> u32 |pc| {
+        reads(from, 4, pc);
+        from.read_unaligned()
+    }
+    fn __sanitizer_unaligned_store32(to: *mut u32, value: u32) |pc| {
+        writes(to, 4, pc);
+        to.write_unaligned(value);
+    }
+    fn __sanitizer_unaligned_load64(from: *const u64) -> u64 |pc| {
+        reads(from, 8, pc);
+        from.read_unaligned()
+    }
+    fn __sanitizer_unaligned_store64(to: *mut u64, value: u64) |pc| {
+        writes(to, 8, pc);
+        to.write_unaligned(value);
+    }
 }
