@@ -7,7 +7,7 @@ use norns_trace::effect::OnThread;
 use norns_trace::{Effect, EventIndex};
 use rustc_hash::FxHashMap;
 
-use super::{Counts, Decision, Detail, Engine, Predictor};
+use super::{Counts, Decision, Detail, Engine, Predictor, UNITS_TO_CHECK};
 use crate::candidate::lock_cycles;
 use crate::exact::index::Index;
 use crate::exact::projection::Projection;
@@ -159,17 +159,22 @@ impl Predictor<'_> {
         let steps = self.options.budget.saturating_mul(5) as u64;
         let most = UNITS_PER_STEP.saturating_mul(steps);
         let result = self.work.within(most, || self.last_states());
-        if !result.complete {
-            self.found.not_analysed.push(NotAnalysed::EndlessWaits);
-        }
+        let mut is_complete = result.complete;
         let mut accepted = Vec::new();
         for witness in result.stuck.into_values() {
+            if self.work.is_spent() {
+                is_complete = false;
+                break;
+            }
             counts.candidates += 1;
             let witness = self.shortened(witness);
             if self.accepts(counts, &witness) {
                 counts.exact += 1;
                 accepted.extend(self.kept(counts, witness));
             }
+        }
+        if !is_complete {
+            self.found.not_analysed.push(NotAnalysed::EndlessWaits);
         }
         let sets = accepted.iter().map(|witness| match &witness.bug {
             Bug::Stuck { blocked } => blocked.clone(),
@@ -196,13 +201,17 @@ impl Predictor<'_> {
         found
     }
 
-    /// The witness with the shortest prefix of its schedule after which the bug shows.
+    /// The witness with the shortest prefix of its schedule after which the bug shows, or a longer one
+    /// when the budget ends before that is found.
     fn shortened(&self, mut witness: Witness) -> Witness {
         let whole = witness.schedule.clone();
         // Threads that are stuck stay so, so binary search finds the prefix.
         let (mut least, mut shows) = (0, whole.len());
         while least < shows {
             let middle = (least + shows) / 2;
+            if !self.work.spend((UNITS_TO_CHECK * middle) as u64) {
+                break;
+            }
             witness.schedule = whole[..middle].to_vec();
             if self.checker.check(&witness).is_ok() {
                 shows = middle;
