@@ -6,7 +6,8 @@
 //! schedule is asked for.
 //!
 //! A lock that its thread never released but another one did is only reported there, and a robust
-//! mutex may be left locked.
+//! mutex may be left locked. What was destroyed or freed while it was held is another bug: its later
+//! release belongs to no lock.
 
 use std::collections::BTreeMap;
 
@@ -82,6 +83,12 @@ fn left_locked(trace: &Trace, found: &mut Found) {
     let mut held: Vec<Vec<(ObjectId, EventIndex)>> = vec![Vec::new(); trace.threads.len()];
     let mut left: Vec<(ObjectId, EventIndex)> = Vec::new();
     for (i, event) in trace.events.iter().enumerate() {
+        if let Op::Destroy(life) | Op::Free(life) = event.op {
+            let ends = life.address..life.address + u64::from(life.size);
+            for held in &mut held {
+                held.retain(|&(lock, _)| !ends.contains(&trace.object(lock).address));
+            }
+        }
         let held = &mut held[event.thread.index()];
         match event.op.effect() {
             Effect::Lock(lock, OnLock::Acquire(_)) => held.push((lock, EventIndex::from_index(i))),
@@ -198,6 +205,13 @@ mod tests {
         check("A: start, lock m:robust, end", &[]);
         check("A: start, lock m", &[]);
         check("A: start, lock m, end\nB: unlock m", &[]);
+    }
+
+    #[test]
+    fn a_lock_that_was_destroyed_is_not_left() {
+        let mut trace = trace("A: start, lock m\nB: destroy m\nA: end");
+        trace.objects[0].address = trace.symbols[0].address;
+        assert_eq!(misuses(&trace), []);
     }
 
     #[test]
