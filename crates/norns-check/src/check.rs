@@ -8,7 +8,9 @@ use norns_model::{Bug, Meaning, NotAnalysed, Witness};
 use norns_predict::Engine;
 use norns_replay::Ended;
 use norns_report::kind::Group;
-use norns_report::{Finding, Findings, Kind, Predicted, Recordings, Status, Steps, Verdict};
+use norns_report::{
+    AccessKind, Finding, Findings, Kind, Place, Predicted, Recordings, Status, Steps, Verdict,
+};
 use norns_trace::Trace;
 
 use crate::confirm::{Confirmation, Tried};
@@ -171,6 +173,9 @@ impl<E> Check<'_, E> {
                 number: run + 1,
                 ended: &recorded.ended,
             });
+            if run > 0 && while_new {
+                self.note_death(run, &recorded);
+            }
             let new = coverage.add(&recorded.trace);
             new_in.push(new);
             without_news = if new == 0 { without_news + 1 } else { 0 };
@@ -188,6 +193,24 @@ impl<E> Check<'_, E> {
         Ok(())
     }
 
+    /// Notes the first further recording of each sort that a signal has ended.
+    fn note_death(&mut self, run: u32, recorded: &Recorded) {
+        let not_analysed = &mut self.all.not_analysed;
+        let is_known = not_analysed.iter().any(|reason| match reason {
+            NotAnalysed::AfterTheEnd { died, .. } => *died,
+            NotAnalysed::DiedLater { impatient, .. } => *impatient == recorded.is_impatient,
+            _ => false,
+        });
+        if matches!(recorded.ended, Ended::Signalled(_)) && !is_known {
+            not_analysed.push(NotAnalysed::DiedLater {
+                recording: run + 1,
+                how: recorded.ended.describe(),
+                impatient: recorded.is_impatient,
+                last_lines: recorded.last_lines.clone(),
+            });
+        }
+    }
+
     /// Everything that follows from one recorded run.
     fn recording<P: Program<Error = E>>(
         &mut self,
@@ -200,8 +223,11 @@ impl<E> Check<'_, E> {
             self.note_how_it_ended(&recorded);
         }
         let trace = &recorded.trace;
-        for misuse in misuses(trace) {
-            let finding = observed::misuse(trace, &misuse);
+        let found = misuses(trace);
+        let found = { found.iter() }.map(|misuse| observed::misuse(trace, misuse));
+        let (destroys, others): (Vec<Finding>, Vec<Finding>) =
+            found.partition(|finding| finding.kind == Kind::DestroyLocked);
+        for finding in others {
             if self.is_wanted(&finding) {
                 self.add(run, trace, finding, Evidence::Misuse)?;
             }
@@ -216,10 +242,30 @@ impl<E> Check<'_, E> {
         self.steer(&mut confirmation, &witnesses)?;
         self.replay_predictions(run, &mut confirmation, &witnesses)?;
         self.show_again(run, &mut confirmation, again)?;
+        for finding in destroys {
+            if self.is_wanted(&finding) && !self.is_destroyed_in_use(&finding) {
+                self.add(run, trace, finding, Evidence::Misuse)?;
+            }
+        }
         if confirmation.forked {
             self.all.not_analysed.push(NotAnalysed::ChildProcesses);
         }
         Ok(())
+    }
+
+    /// Whether the destruction of a locked lock is one side of a confirmed finding: that another thread
+    /// has not released the lock yet depends on the schedule, and the race does not.
+    fn is_destroyed_in_use(&self, destroy: &Finding) -> bool {
+        let mut races = self.all.findings.iter().filter(|other| {
+            other.kind == Kind::DestroyedInUse && other.status == Status::Confirmed
+        });
+        races.any(|race| {
+            let mut places = race.places.iter();
+            places.any(|place| {
+                let same = |other: &Place| (&other.file, other.line) == (&place.file, place.line);
+                place.access == AccessKind::Destroy && destroy.places.iter().any(same)
+            })
+        })
     }
 
     /// Runs the program steered to all races that are only predicted.

@@ -44,6 +44,8 @@ pub trait Program {
 pub struct Recorded {
     pub trace: Trace,
     pub ended: Ended,
+    /// Waits gave up before their time-outs.
+    pub is_impatient: bool,
     pub warnings: Vec<Warning>,
     /// What may have ordered threads unseen in this run, to complete "nothing known orders it, but
     /// …"; `None` if everything that can is understood. A race is then proved only by stopping both

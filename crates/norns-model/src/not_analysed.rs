@@ -18,6 +18,16 @@ pub enum NotAnalysed {
         died: bool,
         last_lines: Vec<String>,
     },
+    /// A further recording, under another schedule than the first, was ended by a signal; `how`
+    /// completes "the program …".
+    DiedLater {
+        /// From 1, as the recordings are counted for the user.
+        recording: u32,
+        how: String,
+        /// Waits gave up before their time-outs, which a program may take for an error.
+        impatient: bool,
+        last_lines: Vec<String>,
+    },
     /// The recorded run exited with a status that means an error.
     ErrorStatus {
         status: i32,
@@ -131,6 +141,7 @@ impl NotAnalysed {
                     | Warning::Rebuilt { .. }
             ),
             NotAnalysed::AfterTheEnd { .. }
+            | NotAnalysed::DiedLater { .. }
             | NotAnalysed::ErrorStatus { .. }
             | NotAnalysed::Client { .. }
             | NotAnalysed::Accesses { .. }

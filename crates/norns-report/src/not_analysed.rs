@@ -13,6 +13,20 @@ pub fn sentence(reason: &NotAnalysed) -> String {
             let lines = quoted(last_lines);
             format!("what would have followed in the recorded run: the program {how}{lines}")
         }
+        NotAnalysed::DiedLater {
+            recording,
+            how,
+            impatient,
+            last_lines,
+        } => {
+            let lines = quoted(last_lines);
+            let schedule = if *impatient {
+                "with time-outs cut short"
+            } else {
+                "under another schedule"
+            };
+            format!("why recording {recording}, {schedule}, came to a bad end: the program {how}{lines}")
+        }
         NotAnalysed::ErrorStatus { status, last_lines } => {
             let lines = quoted(last_lines);
             format!("perhaps what was meant to run: the program exited with status {status}{lines}")

@@ -160,7 +160,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// Whether the program ran to an end of its own and something was seen of it.
 fn was_observed(findings: &Findings) -> bool {
     !findings.not_analysed.iter().any(|reason| {
-        reason.is_everything() || matches!(reason, NotAnalysed::AfterTheEnd { died: true, .. })
+        let died = matches!(
+            reason,
+            NotAnalysed::AfterTheEnd { died: true, .. }
+                | NotAnalysed::DiedLater {
+                    impatient: false,
+                    ..
+                }
+        );
+        died || reason.is_everything()
     })
 }
 

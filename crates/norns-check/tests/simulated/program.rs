@@ -39,6 +39,7 @@ impl Program for Simulated {
             trace: self.trace.clone(),
             ended: Ended::Exited(0),
             warnings: Vec::new(),
+            is_impatient: false,
             unseen_order: (!self.is_understood).then(|| "a library may".into()),
             last_lines: Vec::new(),
             not_analysed: Vec::new(),

@@ -183,6 +183,7 @@ impl norns_check::Program for Checked<'_> {
         self.arguments.engine.accept(&trace)?;
         Ok(Recorded {
             trace,
+            is_impatient: how == How::Impatiently,
             ended: recorded.ended,
             warnings: recorded.warnings,
             unseen_order,
