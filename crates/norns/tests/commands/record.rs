@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use norns_trace::{AtomicKind, ObjectKind, Op, Trace, Warning};
+use norns_trace::{AtomicKind, Event, ObjectKind, Op, Trace, Warning};
 
 use crate::tools::compilers;
 
@@ -358,6 +358,13 @@ fn check(source: &Path, (c, cxx): (&'static str, &'static str)) {
             "{what}: {errors} {warnings:?}"
         );
     }
+    let is_of_the_runtime = |event: &&Event| {
+        let mut frames = trace.place(event.place).frames.iter();
+        matches!(event.op, Op::Read(_) | Op::Write(_))
+            && frames.any(|frame| frame.file.contains("/norns-rt/src/"))
+    };
+    let own = trace.events.iter().find(is_of_the_runtime);
+    assert_eq!(own, None, "{what}: the runtime's own memory was recorded");
     let events = Seen::read(&trace, &file);
     let problems: Vec<String> = expected
         .records
