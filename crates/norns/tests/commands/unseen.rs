@@ -16,6 +16,12 @@ fn folder(name: &str) -> PathBuf {
 
 /// Checks a program whose `main` has this body: the exit status, and that each of the sentences is said.
 fn check(name: &str, body: &str, words: &[&str], status: i32, said: &[&str]) {
+    let words = [&["--runs", "1"], words].concat();
+    check_runs(name, body, &words, status, said);
+}
+
+/// The same with as many recordings as `words` or the usual rules ask for.
+fn check_runs(name: &str, body: &str, words: &[&str], status: i32, said: &[&str]) {
     let folder = folder(name);
     let source = format!(
         "#define _GNU_SOURCE\n#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
@@ -25,7 +31,7 @@ fn check(name: &str, body: &str, words: &[&str], status: i32, said: &[&str]) {
     );
     fs::write(folder.join("program.c"), source).unwrap();
     let output = Command::new(NORNS)
-        .args(["check", "program.c", "--runs", "1"])
+        .args(["check", "program.c"])
         .args(words)
         .env("NORNS_RUNS", folder.join("runs"))
         .current_dir(&folder)
@@ -93,6 +99,21 @@ fn a_daemon_is_stopped_and_said() {
         &[
             "left running in the background",
             "0 findings in what was seen",
+        ],
+    );
+}
+
+/// Only the recordings with random delays are given a seed.
+#[test]
+fn a_program_that_dies_in_a_further_recording_is_not_clean() {
+    check_runs(
+        "dies-later",
+        "thread(); if (getenv(\"NORNS_SEED\")) abort(); return 0;",
+        &[],
+        2,
+        &[
+            "under another schedule",
+            "the program was killed by signal 6",
         ],
     );
 }
