@@ -188,7 +188,7 @@ pub(crate) fn front(name: &str, text: &str, includes: Includes) -> Result<Front,
         sources: sources.clone(),
     };
     let parsed = parsed.map_err(&failed)?;
-    let resolved = crate::resolve::resolve(parsed.ast).map_err(|error| failed(vec![error]))?;
+    let resolved = crate::resolve::resolve(parsed.ast).map_err(&failed)?;
     let typed = types::check(&resolved).map_err(&failed)?;
     Ok(Front {
         resolved,

@@ -185,8 +185,13 @@ impl Resolver {
                         self.mark_timed(id);
                     }
                     let start = stack.len();
-                    self.expr_steps(id, &mut stack)?;
-                    stack[start..].reverse();
+                    match self.expr_steps(id, &mut stack) {
+                        Ok(()) => stack[start..].reverse(),
+                        Err(error) => {
+                            stack.truncate(start);
+                            self.report(error);
+                        }
+                    }
                 }
                 Step::Bind(pats) => self.bind_pats(&pats)?,
                 Step::Enter => self.enter(),
@@ -275,6 +280,13 @@ impl Resolver {
         let text = self.ast.name(name);
         let error = Diagnostic::new(Stage::Names, span, format!("unknown {what} `{text}`"))
             .label("not found");
+        if self
+            .errors
+            .iter()
+            .any(|other| other.message == error.message)
+        {
+            return error;
+        }
         if self.timed_builtins.contains_key(&name) {
             return error.help(format!(
                 "`{text}` exists only inside a timed section, `Timed {{ … }}`"
@@ -303,6 +315,15 @@ impl Resolver {
             Some((_, other)) => error.help(format!("did you mean `{other}`?")),
             None => error,
         }
+    }
+
+    fn let_steps(&mut self, decls: &[DeclId], group: GroupId, out: &mut Vec<Step>) -> Result<()> {
+        for body in self.declare_all(decls, group, false)? {
+            if let Body::Decl(decl, section) = body {
+                self.decl_steps(decl, section, group, out)?;
+            }
+        }
+        Ok(())
     }
 
     fn expr_steps(&mut self, id: ExprId, out: &mut Vec<Step>) -> Result<()> {
@@ -356,11 +377,9 @@ impl Resolver {
                 let (decls, body) = (decls.clone(), *body);
                 self.enter();
                 let group = self.new_group();
-                let bodies = self.declare_all(&decls, group, false)?;
-                for one in bodies {
-                    if let Body::Decl(decl, section) = one {
-                        self.decl_steps(decl, section, group, out)?;
-                    }
+                if let Err(error) = self.let_steps(&decls, group, out) {
+                    self.leave();
+                    return Err(error);
                 }
                 out.push(Step::Expr(body));
                 out.push(Step::Leave);

@@ -132,7 +132,8 @@ impl Resolved {
     }
 }
 
-pub fn resolve(ast: Ast) -> Result<Resolved> {
+/// Resolves the names of a script, or says what is wrong with them, in the order of the script.
+pub fn resolve(ast: Ast) -> std::result::Result<Resolved, Vec<Diagnostic>> {
     let mut resolver = Resolver {
         ast,
         defs: Vec::new(),
@@ -159,13 +160,17 @@ pub fn resolve(ast: Ast) -> Result<Resolved> {
         groups: 0,
         prefix: String::new(),
         copies: Vec::new(),
+        errors: Vec::new(),
     };
     resolver.declare_builtins();
-    let top = resolver.ast.top.clone();
-    let group = resolver.new_group();
-    let bodies = resolver.declare_all(&top, group, true)?;
-    resolver.bodies(bodies, group)?;
-    resolver.check_instances()?;
+    if let Err(error) = resolver.script() {
+        resolver.report(error);
+    }
+    if !resolver.errors.is_empty() {
+        let mut errors = resolver.errors;
+        errors.sort_by_key(|error| error.span.low);
+        return Err(errors);
+    }
     resolver.exprs.resize(resolver.ast.expr_count(), None);
     resolver.pats.resize(resolver.ast.pat_count(), None);
     Ok(Resolved {
@@ -267,11 +272,36 @@ struct Resolver {
     // of the module that is being declared, with `::` at its end
     prefix: String,
     copies: Vec<Copy>,
+    // in bodies, where the rest can be resolved all the same
+    errors: Vec<Diagnostic>,
 }
+
+// More errors would not help.
+const MAX_ERRORS: usize = 20;
 
 const MAX_INSTANCES: usize = 2000;
 
 impl Resolver {
+    fn script(&mut self) -> Result<()> {
+        let top = self.ast.top.clone();
+        let group = self.new_group();
+        let bodies = self.declare_all(&top, group, true)?;
+        self.bodies(bodies, group)?;
+        self.check_instances()
+    }
+
+    /// Remembers an error. What is wrong in several places is said of the first.
+    fn report(&mut self, error: Diagnostic) {
+        let known = self.errors.iter_mut().find(|e| e.message == error.message);
+        if let Some(known) = known {
+            if error.span.low < known.span.low {
+                known.span = error.span;
+            }
+        } else if self.errors.len() < MAX_ERRORS {
+            self.errors.push(error);
+        }
+    }
+
     fn new_group(&mut self) -> GroupId {
         self.groups += 1;
         GroupId(self.groups - 1)
