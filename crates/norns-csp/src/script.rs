@@ -218,9 +218,11 @@ impl Script {
         let mut assertions = Vec::new();
         let mut prints = Vec::new();
         let ast = &resolved.ast;
-        for &decl in &ast.top {
+        let mut left: Vec<DeclId> = ast.top.iter().rev().copied().collect();
+        while let Some(decl) = left.pop() {
             let span = ast.decl_span(decl);
             match ast.decl(decl) {
+                Decl::Timed { decls, .. } => left.extend(decls.iter().rev()),
                 Decl::Assert(assert) => assertions.push(Assertion {
                     line: sources.line(span.low),
                     text: one_line(sources.text(span)),
