@@ -259,7 +259,10 @@ impl Evaluator {
             }
             BUFFER => return self.buffer(&a[0], as_set(&a[1]), span),
             WEAK_BUFFER | SIGNAL_BUFFER => {
-                return self.unsupported(span, format!("`{}` is not supported", builtin.name()));
+                let name = builtin.name();
+                let message =
+                    format!("`{name}` is not supported: no document says what follows its signals");
+                return self.unsupported(span, message);
             }
             explicate | lazyenumerate => self.compressed(Compression::Explicate, &a[0]),
             diamond => self.compressed(Compression::Diamond, &a[0]),
