@@ -1,6 +1,6 @@
 //! The states that a search has seen: packed, in the order in which they came, found again by
-//! an open hash table of their numbers. Nothing else is kept for a state: 4 bytes a slot and a
-//! load between three eighths and three quarters, so 5 to 11 bytes beyond the state itself.
+//! an open hash table of their numbers. Nothing else is kept for a state: 4 bytes a slot and, in a
+//! large table, a load between two thirds and four fifths, so 5 to 6 bytes beyond the state itself.
 //!
 //! The store is divided by hash into shards, so that each worker of a parallel search inserts
 //! into its own. A store that was told to spill has all its states on disk (`disk`).
@@ -21,6 +21,8 @@ pub struct StateId {
 
 const CHUNK_STATES: usize = 1 << 14;
 const EMPTY: u32 = u32::MAX;
+// A table with fewer slots doubles when it is full; a larger one grows by a fifth.
+const SMALL_TABLE: usize = 1 << 18;
 // States that are read from disk at once.
 const READ_AHEAD: usize = 1 << 10;
 
@@ -30,8 +32,8 @@ pub struct Shard {
     chunks: Vec<Vec<u64>>,
     // States in memory; none once they are on disk.
     held: usize,
-    // The low bits of an entry are the number of a state, below three quarters of the size and
-    // so never all ones; the high bits are some of its hash. A power of two in size.
+    // The low bits of an entry are the number of a state, less than the size of the table and so
+    // never all ones; the high bits are some of its hash.
     table: Vec<u32>,
     index_mask: u32,
     disk: Option<Disk>,
@@ -51,6 +53,20 @@ pub fn hash(state: &[u64]) -> u64 {
     let product = u128::from(h) * u128::from(0xA5A3_5C17_3A4B_9D1Fu64);
     h = (product as u64) ^ ((product >> 64) as u64);
     h ^ (h >> 32)
+}
+
+/// The slot where the search for a state begins, in a table of any size.
+#[inline]
+fn home(hash: u64, size: usize) -> usize {
+    ((hash & u64::from(u32::MAX)) * size as u64 >> 32) as usize
+}
+
+#[inline]
+fn after(slot: usize, size: usize) -> usize {
+    match slot + 1 {
+        end if end == size => 0,
+        next => next,
+    }
 }
 
 impl Shard {
@@ -114,10 +130,9 @@ impl Shard {
         let mut hashes = [0u64; BATCH];
         let mut slots = [EMPTY; BATCH];
         for batch in states.chunks(BATCH * words) {
-            let mask = self.table.len() - 1;
             for (i, state) in batch.chunks_exact(words).enumerate() {
                 hashes[i] = hash(state);
-                slots[i] = self.table[hashes[i] as usize & mask];
+                slots[i] = self.table[home(hashes[i], self.table.len())];
             }
             let count = batch.len() / words;
             let mut touched = 0;
@@ -142,9 +157,8 @@ impl Shard {
     /// The slot of a state: where it is, or the empty one where it would be.
     #[inline]
     fn probe(&self, state: &[u64], hash: u64) -> (usize, Option<u32>) {
-        let mask = self.table.len() - 1;
         let tag = self.tag(hash);
-        let mut slot = hash as usize & mask;
+        let mut slot = home(hash, self.table.len());
         loop {
             let entry = self.table[slot];
             if entry == EMPTY {
@@ -162,7 +176,7 @@ impl Shard {
                     return (slot, Some(index));
                 }
             }
-            slot = (slot + 1) & mask;
+            slot = after(slot, self.table.len());
         }
     }
 
@@ -193,22 +207,25 @@ impl Shard {
             .expect("a chunk with room")
             .extend_from_slice(state);
         self.held += 1;
-        if self.held * 4 > self.table.len() * 3 {
+        if self.held * 5 > self.table.len() * 4 {
             self.grow();
         }
         true
     }
 
     fn grow(&mut self) {
-        let size = self.table.len() * 2;
+        let size = match self.table.len() {
+            small if small < SMALL_TABLE => small * 2,
+            large => large / 5 * 6,
+        };
         self.table = Vec::new();
-        self.index_mask = size as u32 - 1;
+        self.index_mask = size.next_power_of_two() as u32 - 1;
         let mut table = vec![EMPTY; size];
         for index in 0..self.held as u32 {
             let hash = hash(self.in_memory(index));
-            let mut slot = hash as usize & (size - 1);
+            let mut slot = home(hash, size);
             while table[slot] != EMPTY {
-                slot = (slot + 1) & (size - 1);
+                slot = after(slot, size);
             }
             table[slot] = index | self.tag(hash);
         }
