@@ -28,6 +28,9 @@ const MAX_RULES: usize = 4_000_000;
 // Remembered transitions of terms are dropped after a component when they take more than this.
 const SEMANTICS_BYTES: u64 = 64 << 20;
 
+// How many names a compression may stand behind to be seen as one.
+const MAX_CALLS: usize = 32;
+
 /// Which semantic model the result is compared in: it decides which compressions keep the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Observed {
@@ -281,7 +284,16 @@ impl Compiler {
     ) -> Result<Option<Lts>, CheckError> {
         Ok(Some(match context.processes.get(process) {
             Process::Compress(compression, inner) => {
-                let lts = self.explicit(context, inner, terms)?;
+                let lts = match compression {
+                    Compression::Explicate => {
+                        let network = self.network(context, inner, terms)?;
+                        network.explore(Keep::All, terms.meter)
+                    }
+                    _ => {
+                        let inner = without_sbisim(context, inner)?;
+                        self.explicit(context, inner, terms)?
+                    }
+                };
                 let compression = match (compression, terms.observed) {
                     (Compression::Normal | Compression::Diamond, Observed::AfterRefusal) => {
                         Compression::Dbisim
@@ -323,7 +335,7 @@ impl Compiler {
         }))
     }
 
-    /// The whole product of a process, as one transition system.
+    /// A process as one transition system that no model tells from its product.
     pub fn explicit(
         &mut self,
         context: &mut Context,
@@ -331,8 +343,41 @@ impl Compiler {
         terms: Terms,
     ) -> Result<Lts, CheckError> {
         let network = self.network(context, process, terms)?;
-        Ok(network.explore(Keep::All, terms.meter))
+        Ok(network.explicit(terms.meter))
     }
+}
+
+/// `P \ A` for `sbisim(P) \ A`, and the like with renaming: the same under a compression around
+/// it, but the hidden events are known when P is explored.
+fn without_sbisim(context: &mut Context, process: ProcId) -> Result<ProcId, CheckError> {
+    let mut around = Vec::new();
+    let mut below = process;
+    let mut calls = 0;
+    while calls < MAX_CALLS {
+        below = match context.processes.get(below) {
+            Process::Hide(inner, _) | Process::Rename(inner, _) => {
+                around.push(below);
+                inner
+            }
+            Process::Call(call) => {
+                calls += 1;
+                context.processes.unfold(call, context.definitions)?
+            }
+            Process::Compress(Compression::Sbisim, inner) => {
+                let rebuilt = around.iter().rev().fold(inner, |inner, &outer| {
+                    let outer = match context.processes.get(outer) {
+                        Process::Hide(_, set) => Process::Hide(inner, set),
+                        Process::Rename(_, renaming) => Process::Rename(inner, renaming),
+                        _ => unreachable!("only these were put around"),
+                    };
+                    context.processes.intern(outer)
+                });
+                return Ok(rebuilt);
+            }
+            _ => break,
+        };
+    }
+    Ok(process)
 }
 
 /// Numbers components of equal names.

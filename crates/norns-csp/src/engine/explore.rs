@@ -3,6 +3,7 @@
 //! `deter`).
 
 use crate::engine::budget::{Activity, Meter};
+use crate::engine::confluence::Confluence;
 use crate::engine::lts::Lts;
 use crate::engine::network::{Network, TERMINATED, Which};
 use crate::engine::store::Store;
@@ -13,6 +14,8 @@ use crate::process::Resolution;
 #[derive(Clone, Copy)]
 pub enum Keep<'a> {
     All,
+    /// All, but a state with a confluent tau is replaced by the state behind it.
+    UpTo(&'a Confluence),
     /// Those that do not give way to another.
     Highest(&'a Priority),
     /// One tau where there are some; the taus themselves are left out of the result.
@@ -26,9 +29,21 @@ struct Exploration<'a> {
     // The state after termination, once it exists, and where its number lies between those of
     // `seen`: numbers above it are one more than their place in `seen`.
     terminated: Option<u32>,
+    // What the current state can do: the event, and where in `reached` the state after it begins
+    // unless it terminates.
+    offered: Vec<(EventId, Option<usize>)>,
+    reached: Vec<u64>,
 }
 
 impl Network {
+    /// A transition system that no model tells from the product, as far as the budget goes.
+    pub fn explicit(&self, meter: &Meter) -> Lts {
+        match Confluence::find(self, meter) {
+            Some(confluence) => self.explore(Keep::UpTo(&confluence), meter),
+            None => self.explore(Keep::All, meter),
+        }
+    }
+
     /// The product, breadth-first, as far as the budget goes.
     pub fn explore(&self, keep: Keep, meter: &Meter) -> Lts {
         let mut exploration = Exploration {
@@ -36,11 +51,11 @@ impl Network {
             keep,
             seen: Store::new(self.layout.words, 1),
             terminated: None,
+            offered: Vec::new(),
+            reached: Vec::new(),
         };
-        let initial = match keep {
-            Keep::Resolved(_) => self.settle(self.initial()),
-            _ => self.initial(),
-        };
+        let mut initial = self.initial();
+        self.settle(keep, &mut initial);
         exploration.seen.insert(&initial);
         let mut lts = Lts::start();
         let mut place = 0;
@@ -72,6 +87,9 @@ impl Network {
 
     /// The first tau that a state can do.
     fn first_tau(&self, state: &[u64]) -> Option<Vec<u64>> {
+        if self.at_cut(state) {
+            return None;
+        }
         let mut to = None;
         let mut next = vec![0; state.len()];
         self.enabled_rules(state, Which::Tau, |_, rule| {
@@ -83,26 +101,35 @@ impl Network {
         to
     }
 
-    /// Follows first taus to a state without any, or to a cycle of them (found as Brent does:
-    /// the state after a power of two of steps is kept and compared).
-    fn settle(&self, mut state: Vec<u64>) -> Vec<u64> {
-        let mut kept = state.clone();
+    /// Follows the taus that are left out of the result to a state without any, or to a cycle of
+    /// them (found as Brent does: the state after a power of two of steps is kept and compared).
+    fn settle(&self, keep: Keep, state: &mut [u64]) {
+        let follow = |state: &[u64]| match keep {
+            Keep::All | Keep::Highest(_) => None,
+            Keep::UpTo(confluence) => confluence.step(self, state),
+            Keep::Resolved(_) => self.first_tau(state),
+        };
+        let Some(mut next) = follow(state) else {
+            return;
+        };
+        let mut kept = state.to_vec();
         let (mut steps, mut power) = (0u64, 1u64);
-        while !self.at_cut(&state)
-            && let Some(next) = self.first_tau(&state)
-        {
-            state = next;
-            if state == kept {
-                return state;
+        loop {
+            state.copy_from_slice(&next);
+            if next == kept {
+                return;
             }
             steps += 1;
             if steps == power {
-                kept.clone_from(&state);
+                kept.copy_from_slice(&next);
                 power *= 2;
                 steps = 0;
             }
+            match follow(state) {
+                Some(then) => next = then,
+                None => return,
+            }
         }
-        state
     }
 }
 
@@ -112,13 +139,15 @@ impl Exploration<'_> {
         self.seen.len() + usize::from(self.terminated.is_some())
     }
 
-    fn number(&mut self, reached: &Option<Vec<u64>>) -> u32 {
-        let Some(state) = reached else {
+    /// The number of the state that begins at a place in `reached`, or of the terminated one.
+    fn number(&mut self, reached: Option<usize>) -> u32 {
+        let Some(at) = reached else {
             let next = self.count() as u32;
             return *self.terminated.get_or_insert(next);
         };
-        self.seen.insert(state);
-        let place = self.seen.find(state).expect("just inserted").index;
+        let state = &mut self.reached[at..at + self.network.layout.words];
+        self.network.settle(self.keep, state);
+        let place = self.seen.shards[0].number(state);
         match self.terminated {
             Some(terminated) if place >= terminated => place + 1,
             _ => place,
@@ -127,43 +156,45 @@ impl Exploration<'_> {
 
     fn steps(&mut self, state: &[u64], own_number: u32) -> Vec<(EventId, u32)> {
         let network = self.network;
-        // What the state can do: the event, and the state after it unless it terminates.
-        let mut all: Vec<(EventId, Option<Vec<u64>>)> = Vec::new();
+        let mut offered = std::mem::take(&mut self.offered);
+        offered.clear();
+        self.reached.clear();
         let mut next = vec![0; state.len()];
         network.enabled_rules(state, Which::All, |_, rule| {
             if rule.next == TERMINATED {
-                all.push((rule.event, None));
+                offered.push((rule.event, None));
             } else {
                 network.fire(state, rule, &mut next, &mut |to| {
-                    all.push((rule.event, Some(to.to_vec())));
+                    offered.push((rule.event, Some(self.reached.len())));
+                    self.reached.extend_from_slice(to);
                 });
             }
             true
         });
         match self.keep {
-            Keep::All => {}
+            Keep::All | Keep::UpTo(_) => {}
             Keep::Highest(priority) => {
-                let mut offered: Vec<EventId> = all.iter().map(|step| step.0).collect();
-                offered.sort_unstable();
-                offered.dedup();
-                all.retain(|step| priority.allows(step.0, &offered));
+                let mut events: Vec<EventId> = offered.iter().map(|step| step.0).collect();
+                events.sort_unstable();
+                events.dedup();
+                offered.retain(|step| priority.allows(step.0, &events));
             }
             Keep::Resolved(how) => {
                 // A settled state with a tau lies on a cycle of taus.
-                if all.iter().any(|step| step.0 == EventId::TAU) {
+                if offered.iter().any(|step| step.0 == EventId::TAU) {
                     return vec![(EventId::TAU, own_number)];
                 }
                 if how == Resolution::Deter {
-                    all.sort_by_key(|step| step.0);
-                    all.dedup_by_key(|step| step.0);
-                }
-                for (_, to) in &mut all {
-                    *to = to.take().map(|to| network.settle(to));
+                    offered.sort_by_key(|step| step.0);
+                    offered.dedup_by_key(|step| step.0);
                 }
             }
         }
-        all.into_iter()
-            .map(|(event, to)| (event, self.number(&to)))
-            .collect()
+        let numbered = offered
+            .iter()
+            .map(|&(event, to)| (event, self.number(to)))
+            .collect();
+        self.offered = offered;
+        numbered
     }
 }

@@ -5,7 +5,7 @@
 //! | the terms and definitions that are compiled, and their names | [`context`] |
 //! | transitions of one term, by the operational semantics | [`semantics`] |
 //! | a term split into components and the rules that join them | `shape`, `compile`, `machine`, `network` |
-//! | a term or a network explored into one transition system | [`lts`], `explore`, [`compress`], `bisim`, `watchdog` |
+//! | a term or a network explored into one transition system | [`lts`], `explore`, `confluence`, [`compress`], `bisim`, `watchdog` |
 //! | the specification, determinised | [`normal`] |
 //! | the search through the product of both | `search`, `store`, `disk`, `layout`, `reduce`, `cycles` |
 //! | what all of this may spend | [`budget`] |
@@ -16,6 +16,7 @@ pub mod budget;
 pub mod check;
 mod compile;
 pub mod compress;
+mod confluence;
 pub mod context;
 pub mod counterexample;
 mod cycles;

@@ -7,7 +7,6 @@ use crate::engine::compile::{Compiler, Observed, Terms};
 use crate::engine::context::Context;
 use crate::engine::counterexample::{Counterexample, Violation};
 use crate::engine::cycles;
-use crate::engine::explore::Keep;
 use crate::engine::lts::Lts;
 use crate::engine::network::{Network, SPEC_FIELD, bits_for};
 use crate::engine::normal::{Acceptances, BelowDivergence, NormalForm, split_ticks};
@@ -62,7 +61,7 @@ impl Run<'_> {
                 spec,
                 implementation,
             } => {
-                let spec = network(*spec)?.explore(Keep::All, self.meter);
+                let spec = network(*spec)?.explicit(self.meter);
                 // The specification first: an implementation without end leaves it no budget.
                 match self.normalise(*model, spec) {
                     Ok(form) => Ok(self.refines(*model, &form, network(*implementation)?)),
@@ -229,7 +228,7 @@ impl Run<'_> {
     /// Determinism by the normal form of the process itself: each node's acceptances must all
     /// be everything that the node can do.
     fn deterministic(&mut self, model: Model, network: Network) -> Verdict {
-        let lts = network.explore(Keep::All, self.meter);
+        let lts = network.explicit(self.meter);
         self.statistics.states = lts.len() as u64;
         self.statistics.components = network.components.len();
         let explored = lts.len() - lts.unexplored.len();

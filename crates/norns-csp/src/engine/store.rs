@@ -58,7 +58,7 @@ pub fn hash(state: &[u64]) -> u64 {
 /// The slot where the search for a state begins, in a table of any size.
 #[inline]
 fn home(hash: u64, size: usize) -> usize {
-    ((hash & u64::from(u32::MAX)) * size as u64 >> 32) as usize
+    (((hash & u64::from(u32::MAX)) * size as u64) >> 32) as usize
 }
 
 #[inline]
@@ -192,12 +192,31 @@ impl Shard {
         let (slot, None) = self.probe(state, hash) else {
             return false;
         };
+        self.add(slot, state, hash);
+        true
+    }
+
+    /// The number of a state in memory, which is added if it is new.
+    #[inline]
+    pub fn number(&mut self, state: &[u64]) -> u32 {
+        assert!(self.disk.is_none(), "states on disk have no number at once");
+        let hash = hash(state);
+        match self.probe(state, hash) {
+            (_, Some(index)) => index,
+            (slot, None) => self.add(slot, state, hash),
+        }
+    }
+
+    /// Adds a state that is not there, into the empty slot where it belongs.
+    #[inline]
+    fn add(&mut self, slot: usize, state: &[u64], hash: u64) -> u32 {
         // All ones must stay free to mean an empty slot.
         assert!(
             self.held < EMPTY as usize / 2,
             "more than 2^31 states in one shard"
         );
-        self.table[slot] = self.held as u32 | self.tag(hash);
+        let index = self.held as u32;
+        self.table[slot] = index | self.tag(hash);
         if self.held.is_multiple_of(CHUNK_STATES) {
             self.chunks
                 .push(Vec::with_capacity(CHUNK_STATES * self.words));
@@ -210,7 +229,7 @@ impl Shard {
         if self.held * 5 > self.table.len() * 4 {
             self.grow();
         }
-        true
+        index
     }
 
     fn grow(&mut self) {
