@@ -10,6 +10,7 @@ mod merc;
 mod models;
 mod operators;
 mod reference;
+mod timed;
 
 use std::rc::Rc;
 use std::time::Duration;
