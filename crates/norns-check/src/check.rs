@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use norns_budget::Budget;
 use norns_model::misuse::misuses;
-use norns_model::{Bug, Meaning, NotAnalysed, Witness};
+use norns_model::{Bug, NotAnalysed, Witness};
 use norns_predict::Engine;
 use norns_replay::Ended;
-use norns_report::kind::Group;
 use norns_report::{
     AccessKind, Finding, Findings, Kind, Place, Predicted, Recordings, Status, Steps, Verdict,
 };
@@ -17,6 +16,7 @@ use crate::confirm::{Confirmation, Tried};
 use crate::coverage::Coverage;
 use crate::findings::Bugs;
 use crate::program::{Program, Recorded};
+use crate::tiers::Tier;
 use crate::{findings, observed};
 
 /// What is asked of a check.
@@ -130,18 +130,9 @@ pub fn check<P: Program>(
     Ok(check.all)
 }
 
-/// What the schedule of a prediction asks of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tier {
-    /// Every read whose write is known sees that write: the program can follow.
-    SameReads,
-    /// Some read sees another write, so that the program may do something else.
-    OtherReads,
-}
-
 pub(crate) struct Check<'a, E> {
     pub(crate) options: &'a Options,
-    work: &'a Budget,
+    pub(crate) work: &'a Budget,
     pub(crate) observer: &'a mut dyn Observer<Error = E>,
     /// How many ids were given.
     serial: u32,
@@ -234,11 +225,13 @@ impl<E> Check<'_, E> {
         }
         let unseen_order = recorded.unseen_order();
         let mut confirmation = Confirmation::new(program, trace, unseen_order, self.work);
-        let again = self.add_races_of_the_run(run, &mut confirmation)?;
+        let (again, may_wait) = self.add_races_of_the_run(run, &mut confirmation)?;
         let witnesses = self.predict(run, trace)?;
-        if !witnesses.is_empty() || !again.is_empty() || recorded.hung() {
+        let is_any = !witnesses.is_empty() || !again.is_empty() || !may_wait.is_empty();
+        if is_any || recorded.hung() {
             self.replay_recording(run, &mut confirmation)?;
         }
+        self.add_races_behind_loops(run, &mut confirmation, &may_wait)?;
         self.steer(&mut confirmation, &witnesses)?;
         self.replay_predictions(run, &mut confirmation, &witnesses)?;
         self.show_again(run, &mut confirmation, again)?;
@@ -310,6 +303,10 @@ impl<E> Check<'_, E> {
             self.observer.progress(Progress::Replaying { number, of });
             let mut finding = predicted(trace).finding(witness);
             if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
+                continue;
+            }
+            // Such a race was replayed already, to look for the loop.
+            if confirmation.is_doubted(&witness.bug) && findings::is_listed(&self.all, &finding) {
                 continue;
             }
             let first_tried = self.tried.first_run(&finding, run);
@@ -389,68 +386,13 @@ impl<E> Check<'_, E> {
         not_analysed.extend(warnings.map(NotAnalysed::Trace));
     }
 
-    /// The witnesses in the order in which they are replayed: first those that the program can follow
-    /// as far as its reads are known, and of these deadlocks first, since there are few of them and
-    /// each ends a replay at once.
-    fn predict(&mut self, run: u32, trace: &Trace) -> Result<Vec<(Witness, Tier)>, E> {
-        self.observer.progress(Progress::Predicting {
-            events: trace.events.len(),
-        });
-        let any_of = |group| self.options.kinds.iter().any(|kind| kind.group() == group);
-        let options = norns_predict::Options {
-            engine: self.options.engine,
-            races: any_of(Group::Race),
-            deadlocks: any_of(Group::Deadlock),
-            ..norns_predict::Options::usual(trace)
-        };
-        // Replays prove more than further predictions.
-        let predict = || norns_predict::predict_within(trace, &options, self.work);
-        let prediction = self.work.stage(1, 4, predict);
-        self.all.undecided += prediction.undecided.len();
-        self.all.not_analysed.extend(prediction.not_analysed);
-        self.refuted_by_values(run, trace, &prediction.refuted)?;
-        if options.meaning != Meaning::Optimistic {
-            let all = [prediction.deadlocks, prediction.stuck, prediction.races].concat();
-            let kept = all.into_iter().map(|witness| (witness, Tier::SameReads));
-            return Ok(kept.collect());
-        }
-        // What no schedule shows, none that keeps reads does.
-        let can_be = |wanted: bool, found: &[&Vec<Witness>]| {
-            wanted && found.iter().any(|witnesses| !witnesses.is_empty())
-        };
-        let options = norns_predict::Options {
-            races: can_be(options.races, &[&prediction.races]),
-            deadlocks: can_be(
-                options.deadlocks,
-                &[&prediction.deadlocks, &prediction.stuck],
-            ),
-            ..options
-        };
-        let keep = || norns_predict::predict_keeping_reads(trace, &options, self.work);
-        let keeping = self.work.stage(1, 3, keep);
-        let keeping = [keeping.deadlocks, keeping.stuck, keeping.races].concat();
-        let all = [prediction.deadlocks, prediction.stuck, prediction.races].concat();
-        let key = |witness: &Witness| {
-            let mut places: Vec<_> = { witness.bug.events().into_iter() }
-                .map(|event| trace.events[event.index()])
-                .map(|event| (event.place, event.op.kind().code))
-                .collect();
-            places.sort_unstable();
-            (witness.bug.word(), places)
-        };
-        let known: BTreeSet<_> = keeping.iter().map(key).collect();
-        let others = all
-            .into_iter()
-            .filter(|witness| !known.contains(&key(witness)));
-        let others: Vec<_> = others.map(|witness| (witness, Tier::OtherReads)).collect();
-        let keeping = keeping
-            .into_iter()
-            .map(|witness| (witness, Tier::SameReads));
-        Ok(keeping.chain(others).collect())
-    }
-
     /// Counts, or lists, what needs no replay: a read would have to see another value.
-    fn refuted_by_values(&mut self, run: u32, trace: &Trace, refuted: &[Witness]) -> Result<(), E> {
+    pub(crate) fn refuted_by_values(
+        &mut self,
+        run: u32,
+        trace: &Trace,
+        refuted: &[Witness],
+    ) -> Result<(), E> {
         let mut predictions = 0;
         for witness in refuted {
             let mut finding = predicted(trace).finding(witness);

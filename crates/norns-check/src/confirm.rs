@@ -10,10 +10,11 @@
 //! Before that, runs that are steered to the places of many races at once may have shown some of them,
 //! and so may the replays of others: what any run shows is remembered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use norns_budget::Budget;
 use norns_model::{Bug, NotAnalysed, Witness};
+use norns_predict::happens_before::Observed;
 use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{Proof, Sighting};
 use norns_report::{Finding, Status, Verdict};
@@ -21,6 +22,7 @@ use norns_trace::{EventIndex, Trace};
 
 use crate::observed::Hang;
 use crate::program::{Outcome, Program, Replayed};
+use crate::recorded_run::A_LOOP_MAY;
 use crate::refine::{self, Refinement, Screened};
 use crate::wait_loops::WaitLoops;
 
@@ -68,6 +70,9 @@ pub struct Confirmation<'a, P: Program> {
     pub has_replayed_recording: bool,
     /// Whether some replay made a child process.
     pub forked: bool,
+    /// Races that only a replay which stops both threads proves, by their program counters: a loop may
+    /// order them.
+    doubted: BTreeSet<[u64; 2]>,
     /// How many races of the recorded run were tried for a loop that orders them.
     pub tried_for_loops: usize,
     /// For how many bugs the last tries have failed.
@@ -92,6 +97,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
             is_reliable: true,
             has_replayed_recording: false,
             forked: false,
+            doubted: BTreeSet::new(),
             tried_for_loops: 0,
             fruitless: 0,
         }
@@ -139,9 +145,36 @@ impl<'a, P: Program> Confirmation<'a, P> {
             let events = bug.events().into_iter();
             let mut threads =
                 events.map(|event| self.trace.thread(self.trace.events[event.index()].thread));
-            let thread = threads.find(|thread| thread.comes_unseen())?;
-            Some(format!("it was not seen how {} was created", thread.name))
+            if let Some(thread) = threads.find(|thread| thread.comes_unseen()) {
+                return Some(format!("it was not seen how {} was created", thread.name));
+            }
+            self.is_doubted(bug).then(|| A_LOOP_MAY.into())
         })
+    }
+
+    /// Takes note of races that a loop may order, so that only stopping both threads proves them.
+    pub fn doubt_unless_held<'b>(&mut self, races: impl Iterator<Item = &'b Observed>) {
+        self.doubted = races
+            .filter_map(|race| self.pcs(&race.witness.bug))
+            .collect();
+    }
+
+    /// Whether the race is at the places of one that a loop may order.
+    pub fn is_doubted(&self, bug: &Bug) -> bool {
+        let pcs = self.pcs(bug);
+        pcs.is_some_and(|pcs| self.doubted.contains(&pcs))
+    }
+
+    /// The places of a race; `None` for other bugs.
+    fn pcs(&self, bug: &Bug) -> Option<[u64; 2]> {
+        let Bug::Race { first, second } = *bug else {
+            return None;
+        };
+        let pc = |event: EventIndex| {
+            let event = self.trace.events[event.index()];
+            self.trace.place(event.place).pc
+        };
+        Some(Sighting::places(pc(first), pc(second)))
     }
 
     fn remember(&mut self, sightings: Vec<Sighting>) {
@@ -155,14 +188,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
 
     /// What an earlier run has shown of a race, if that is a proof.
     fn sighting(&self, bug: &Bug) -> Option<Proof> {
-        let Bug::Race { first, second } = *bug else {
-            return None;
-        };
-        let pc = |event: EventIndex| {
-            let event = self.trace.events[event.index()];
-            self.trace.place(event.place).pc
-        };
-        let proof = *self.seen.get(&Sighting::places(pc(first), pc(second)))?;
+        let proof = *self.seen.get(&self.pcs(bug)?)?;
         let is_proof = proof == Proof::BothHeld
             || self.doubt(bug).is_none() && !self.loops.order(self.trace, bug, proof);
         is_proof.then_some(proof)

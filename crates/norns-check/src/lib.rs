@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `program` | the trait through which a program is recorded and replayed, and what it answers |
 //! | `check` | the whole way: record, predict, replay every witness, count what was refuted |
+//! | `tiers` | prediction: first what keeps all known reads, then what other schedules allow |
 //! | `recorded_run` | races that the recorded run itself had, which need no replay |
 //! | `coverage` | what the recordings have shown, and whether another one brings something new |
 //! | `confirm` | one predicted bug: which replays are tried until one settles it |
@@ -27,6 +28,7 @@ pub mod observed;
 pub mod program;
 mod recorded_run;
 mod refine;
+mod tiers;
 mod wait_loops;
 
 pub use check::{Evidence, Observer, Options, Progress, Runs, check};

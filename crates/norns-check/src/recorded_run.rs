@@ -3,13 +3,16 @@
 //!
 //! A replay that makes such a race happen again is an extra, for which time is spent last. The
 //! exception is a race whose accesses a loop on a plain variable may keep apart: the recorded run
-//! cannot tell, so that a replay holds the one thread and sees whether the other one arrives.
+//! cannot tell, so that a replay holds the one thread and sees whether the other one arrives. If no
+//! replay can tell, it is a data race all the same, since in C such a loop orders nothing; but that
+//! memory is used after it was freed is then not called confirmed. These replays have a share of the
+//! time of their own, after the prediction, which needs little.
 
 use norns_model::{Meaning, Model};
 use norns_predict::happens_before::{Observed, observed_races};
 use norns_replay::schedule::Way;
 use norns_report::kind::Group;
-use norns_report::{Finding, Status, Verdict};
+use norns_report::{Finding, Kind, Status, Verdict};
 use norns_trace::Trace;
 
 use crate::check::{Check, Evidence, Progress, predicted};
@@ -23,20 +26,26 @@ const MOST_MISSES: usize = 3;
 /// How many races are tried for a loop that orders them. The loops that these have shown order the
 /// others as well.
 const MOST_TRIED_FOR_LOOPS: usize = 16;
+/// The part of the time that is left, after the prediction, that these tries may take.
+const SHARE_FOR_LOOPS: (u32, u32) = (1, 2);
 
 const NOTHING_ORDERS_IT: &str = "nothing orders the two accesses";
+/// Why a use after the end of a life may be none, unless a replay stops both threads before their
+/// accesses.
+pub(crate) const A_LOOP_MAY: &str =
+    "a loop that waits for a plain variable may, which no replay has ruled out";
 
 impl<E> Check<'_, E> {
-    /// Adds the races of the run: confirmed, ordered by a loop, or in doubt. Returns those that no
-    /// replay has shown yet.
+    /// Adds the races of the run that need no replay: confirmed, or in doubt. Returns the confirmed
+    /// ones, which no replay has shown yet, and those that a loop may order.
     pub(crate) fn add_races_of_the_run<P: Program<Error = E>>(
         &mut self,
         run: u32,
         confirmation: &mut Confirmation<P>,
-    ) -> Result<Vec<(Finding, Tried)>, E> {
+    ) -> Result<(Vec<(Finding, Tried)>, Vec<Observed>), E> {
         let mut kinds = self.options.kinds.iter();
         if !kinds.any(|kind| kind.group() == Group::Race) {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let trace = confirmation.trace;
         let mut again = Vec::new();
@@ -50,13 +59,31 @@ impl<E> Check<'_, E> {
                 again.extend(self.add_observed(run, trace, &observed)?);
             }
         }
-        if !may_wait.is_empty() {
-            self.replay_recording(run, confirmation)?;
-        }
-        for observed in &may_wait {
-            self.add_if_not_ordered(run, confirmation, observed)?;
-        }
-        Ok(again)
+        let ends_a_life = |race: &&Observed| {
+            let finding = predicted(trace).finding(&race.witness);
+            finding.kind != Kind::DataRace
+        };
+        confirmation.doubt_unless_held(may_wait.iter().filter(ends_a_life));
+        Ok((again, may_wait))
+    }
+
+    /// Adds the races of the run that a loop may order: ordered by a loop if a replay shows one, otherwise
+    /// confirmed. What would be the use of an object after its end is confirmed only by a replay that
+    /// stops both threads before their accesses, and otherwise in doubt.
+    pub(crate) fn add_races_behind_loops<P: Program<Error = E>>(
+        &mut self,
+        run: u32,
+        confirmation: &mut Confirmation<P>,
+        may_wait: &[Observed],
+    ) -> Result<(), E> {
+        let (part, whole) = SHARE_FOR_LOOPS;
+        let work = self.work;
+        work.stage(part, whole, || {
+            for observed in may_wait {
+                self.add_if_not_ordered(run, confirmation, observed)?;
+            }
+            Ok(())
+        })
     }
 
     /// Adds a race as predicted, since something that is not understood may have ordered it.
@@ -94,7 +121,7 @@ impl<E> Check<'_, E> {
         Ok(Some((finding, tried)))
     }
 
-    /// Adds a race as confirmed, or as ordered by a loop if a replay shows one.
+    /// Adds a race as confirmed, as ordered by a loop, or in doubt, as replays show.
     fn add_if_not_ordered<P: Program<Error = E>>(
         &mut self,
         run: u32,
@@ -121,10 +148,11 @@ impl<E> Check<'_, E> {
                 let how = format!("{NOTHING_ORDERS_IT}; in a replay {}", proof.describe());
                 (Status::Confirmed, Some(Verdict::Observed(how)))
             }
-            None => {
+            None if finding.kind == Kind::DataRace => {
                 let how = NOTHING_ORDERS_IT.into();
                 (Status::Confirmed, Some(Verdict::Observed(how)))
             }
+            None => return self.add_doubtful(run, trace, observed, A_LOOP_MAY.into()),
         };
         self.add(run, trace, finding, Evidence::Tried(&tried))
     }

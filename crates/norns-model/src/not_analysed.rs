@@ -100,6 +100,9 @@ pub enum NotAnalysed {
     /// Predictions whose schedules let a read see another write than in the run, and that no replay
     /// confirmed.
     OtherReads { predictions: usize },
+    /// Pairs of places that race at most in schedules in which a read sees another write than in the
+    /// run, and for which not even that could be decided.
+    UndecidedOtherReads { pairs: usize },
     /// Replays prove less: the program does not even follow its own recording. Why not, and why
     /// not the second time where that was another reason.
     UnfaithfulReplays {

@@ -41,6 +41,9 @@ pub fn predict_keeping_reads(trace: &Trace, options: &Options, work: &Budget) ->
             .filter(|witness| checker.check(witness).is_ok())
             .collect();
     }
+    for event in found.undecided.iter_mut().flatten() {
+        *event = known.events[event.index()];
+    }
     found
 }
 

@@ -178,6 +178,10 @@ pub fn sentence(reason: &NotAnalysed) -> String {
             "possible only if the program does the same although a read sees another value, not \
              confirmed by replays, and not listed without --all: {predictions}"
         ),
+        NotAnalysed::UndecidedOtherReads { pairs } => format!(
+            "not decided, and possible at most if the program does the same although a read sees \
+             another value: {pairs} pairs of places"
+        ),
         NotAnalysed::UnfaithfulReplays { why, next_time } => {
             let next = match next_time {
                 Some(why) => format!(" (the next time: {why})"),

@@ -1,0 +1,135 @@
+//! Prediction in two tiers.
+//!
+//! The first has the bugs that some schedule shows in which every read whose write is known still
+//! sees that write (`norns_predict::predict_keeping_reads`): the program can follow such a schedule.
+//! The second has what only other schedules show, in which the program may do something else.
+//!
+//! Races of the first tier are looked for first, since they are what is listed as predicted. A race
+//! that stays undecided there counts as undecided; one that only the second tier leaves undecided is
+//! a sentence of its own. Deadlocks of the first tier are looked for only if there are any at all:
+//! most programs have none, and that costs less to find out in the second tier.
+
+use std::collections::BTreeSet;
+
+use norns_model::{Meaning, NotAnalysed, Witness};
+use norns_predict::{Options, Prediction, predict_keeping_reads, predict_within};
+use norns_report::kind::Group;
+use norns_trace::{EventIndex, PlaceId, Touch, Trace};
+
+use crate::check::{Check, Progress};
+
+/// What the schedule of a prediction asks of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// Every read whose write is known sees that write: the program can follow.
+    SameReads,
+    /// Some read sees another write, so that the program may do something else.
+    OtherReads,
+}
+
+/// The part of what is left that all predictions of a recording may take: replays prove more.
+const SHARE: (u32, u32) = (1, 3);
+
+impl<E> Check<'_, E> {
+    /// The witnesses in the order in which they are replayed: the first tier, then the second, and in
+    /// each deadlocks first, since there are few of them and each ends a replay at once.
+    pub(crate) fn predict(&mut self, run: u32, trace: &Trace) -> Result<Vec<(Witness, Tier)>, E> {
+        let events = trace.events.len();
+        self.observer.progress(Progress::Predicting { events });
+        let any_of = |group| self.options.kinds.iter().any(|kind| kind.group() == group);
+        let options = Options {
+            engine: self.options.engine,
+            races: any_of(Group::Race),
+            deadlocks: any_of(Group::Deadlock),
+            ..Options::usual(trace)
+        };
+        let work = self.work;
+        if options.meaning != Meaning::Optimistic {
+            let predict = || predict_within(trace, &options, work);
+            let found = work.stage(SHARE.0, SHARE.1, predict);
+            self.all.undecided += found.undecided.len();
+            self.all.not_analysed.extend(found.not_analysed);
+            self.refuted_by_values(run, trace, &found.refuted)?;
+            let all = [found.deadlocks, found.stuck, found.races].concat();
+            let kept = all.into_iter().map(|witness| (witness, Tier::SameReads));
+            return Ok(kept.collect());
+        }
+        Ok(work.stage(SHARE.0, SHARE.1, || self.both_tiers(trace, &options)))
+    }
+
+    fn both_tiers(&mut self, trace: &Trace, options: &Options) -> Vec<(Witness, Tier)> {
+        let work = self.work;
+        let mut same = Prediction::default();
+        if options.races {
+            let options = Options {
+                deadlocks: false,
+                ..*options
+            };
+            let predict = || predict_keeping_reads(trace, &options, work);
+            same = work.stage(1, 2, predict);
+        }
+        let part = if options.deadlocks { 2 } else { 3 };
+        let any = work.stage(part, 3, || predict_within(trace, options, work));
+        if !any.deadlocks.is_empty() || !any.stuck.is_empty() {
+            let options = Options {
+                races: false,
+                ..*options
+            };
+            let found = predict_keeping_reads(trace, &options, work);
+            (same.deadlocks, same.stuck) = (found.deadlocks, found.stuck);
+        }
+        self.count_undecided(trace, &same, &any);
+        let first = [same.deadlocks, same.stuck, same.races].concat();
+        let known: BTreeSet<_> = first
+            .iter()
+            .map(|witness| bug_key(trace, witness))
+            .collect();
+        let all = [any.deadlocks, any.stuck, any.races].concat().into_iter();
+        let second = all.filter(|witness| !known.contains(&bug_key(trace, witness)));
+        let second: Vec<_> = second.map(|witness| (witness, Tier::OtherReads)).collect();
+        let first = first.into_iter().map(|witness| (witness, Tier::SameReads));
+        first.chain(second).collect()
+    }
+
+    /// Counts what was not decided. Of two accesses that the second tier leaves undecided, the first
+    /// tier has found that they race, that they do not, or that it cannot tell either.
+    fn count_undecided(&mut self, trace: &Trace, same: &Prediction, any: &Prediction) {
+        let is_race = |events: &&Vec<EventIndex>| {
+            let mut ops = events.iter().map(|event| trace.events[event.index()].op);
+            ops.all(|op| Touch::of(op).is_some())
+        };
+        let cycles = any.undecided.iter().filter(|events| !is_race(events));
+        self.all.undecided += same.undecided.len() + cycles.count();
+        let places = |events: &Vec<EventIndex>| -> BTreeSet<PlaceId> {
+            let events = events.iter();
+            events
+                .map(|event| trace.events[event.index()].place)
+                .collect()
+        };
+        let counted: BTreeSet<_> = same.undecided.iter().map(places).collect();
+        let races = any.undecided.iter().filter(is_race);
+        let pairs = races
+            .filter(|race| !counted.contains(&places(race)))
+            .count();
+        let not_analysed = &mut self.all.not_analysed;
+        for reason in same.not_analysed.iter().chain(&any.not_analysed) {
+            if !not_analysed.contains(reason) {
+                not_analysed.push(reason.clone());
+            }
+        }
+        if pairs > 0 {
+            not_analysed.push(NotAnalysed::UndecidedOtherReads { pairs });
+        }
+    }
+}
+
+/// What makes two witnesses show the same bug: its kind, and places and operations of its events.
+fn bug_key(trace: &Trace, witness: &Witness) -> (&'static str, Vec<(PlaceId, norns_wire::Code)>) {
+    let events = witness.bug.events().into_iter();
+    let mut places: Vec<_> = events
+        .map(|event| trace.events[event.index()])
+        .map(|event| (event.place, event.op.kind().code))
+        .collect();
+    places.sort_unstable();
+    (witness.bug.word(), places)
+}
