@@ -15,6 +15,7 @@ use norns_trace::Trace;
 use crate::confirm::{Confirmation, Tried};
 use crate::coverage::Coverage;
 use crate::findings::Bugs;
+use crate::left_waiting::LeftWaiting;
 use crate::program::{Program, Recorded};
 use crate::tiers::Tier;
 use crate::{findings, observed};
@@ -226,7 +227,11 @@ impl<E> Check<'_, E> {
         let unseen_order = recorded.unseen_order();
         let mut confirmation = Confirmation::new(program, trace, unseen_order, self.work);
         let (again, may_wait) = self.add_races_of_the_run(run, &mut confirmation)?;
-        let witnesses = self.predict(run, trace)?;
+        let mut witnesses = self.predict(run, trace)?;
+        if matches!(recorded.ended, Ended::Exited(_)) {
+            let left = LeftWaiting::of(trace);
+            witnesses.retain(|(witness, _)| !left.explains(trace, witness));
+        }
         let is_any = !witnesses.is_empty() || !again.is_empty() || !may_wait.is_empty();
         if is_any || recorded.hung() {
             self.replay_recording(run, &mut confirmation)?;

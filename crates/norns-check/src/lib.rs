@@ -6,6 +6,7 @@
 //! | `program` | the trait through which a program is recorded and replayed, and what it answers |
 //! | `check` | the whole way: record, predict, replay every witness, count what was refuted |
 //! | `tiers` | prediction: first what keeps all known reads, then what other schedules allow |
+//! | `left_waiting` | waits that end with the process, as in the recorded run |
 //! | `recorded_run` | races that the recorded run itself had, which need no replay |
 //! | `coverage` | what the recordings have shown, and whether another one brings something new |
 //! | `confirm` | one predicted bug: which replays are tried until one settles it |
@@ -24,6 +25,7 @@ pub mod check;
 mod confirm;
 mod coverage;
 pub mod findings;
+mod left_waiting;
 pub mod observed;
 pub mod program;
 mod recorded_run;
