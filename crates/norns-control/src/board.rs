@@ -6,7 +6,7 @@ use norns_wire::schedule::{Hold, Step, What};
 
 use crate::emulated::{Barriers, Onces};
 use crate::event::{Effect, Line};
-use crate::thread::{Activity, MOST_THREADS, Slot, Thread};
+use crate::thread::{Activity, MOST_THREADS, Slot, Stage, Thread};
 
 const MOST_LINES: usize = 4;
 
@@ -46,6 +46,8 @@ pub(crate) struct Board<'m> {
     end: usize,
     pub schedule: Option<Schedule<'m>>,
     pub cursor: usize,
+    /// Threads for which the schedule has no step left do not wait for those of the others.
+    outsiders_run: bool,
     /// A thread was created: from here on operations are points.
     pub started: bool,
     /// Nanoseconds of the monotonic clock.
@@ -69,6 +71,7 @@ impl<'m> Board<'m> {
             end: 0,
             schedule: None,
             cursor: 0,
+            outsiders_run: false,
             started: false,
             now: 0,
             condition_order: 0,
@@ -167,6 +170,43 @@ impl<'m> Board<'m> {
     pub fn is_turn_of(&self, slot: Slot) -> bool {
         self.head()
             .is_some_and(|step| Some(step.thread) == self.thread(slot).scheduled)
+    }
+
+    /// Whether the thread runs outside the schedule: it has no step left there, and the schedule has
+    /// been waiting in vain.
+    pub fn is_outside(&mut self, me: Slot) -> bool {
+        if self.outsiders_run && !self.thread(me).is_outside {
+            self.thread_mut(me).is_outside = self.next_step_of(me).is_none();
+        }
+        self.thread(me).is_outside
+    }
+
+    /// Lets the threads go on for which the schedule has no step left. False if none of them waits,
+    /// or they run already.
+    pub fn let_outsiders_run(&mut self) -> bool {
+        let waits = |slot: &Slot| {
+            let thread = self.get(*slot);
+            thread.is_some_and(|thread| matches!(thread.stage, Stage::Turn(_)))
+                && self.next_step_of(*slot).is_none()
+        };
+        let any = !self.outsiders_run && self.slots().any(|slot| waits(&slot));
+        if any {
+            self.outsiders_run = true;
+            self.wake_all();
+        }
+        any
+    }
+
+    pub fn do_outsiders_run(&self) -> bool {
+        self.outsiders_run
+    }
+
+    /// A thread has done its operation, which is the head of the schedule unless the thread runs
+    /// outside it.
+    pub fn complete_by(&mut self, me: Slot) {
+        if !self.thread(me).is_outside {
+            self.complete();
+        }
     }
 
     /// The head of the schedule is done.

@@ -173,7 +173,7 @@ impl<'m> Core<'m> {
         let board = &mut self.board;
         match what {
             Happened::Arrives(operation, how) => return self.arrive(me, operation, how),
-            Happened::Completes => board.complete(),
+            Happened::Completes => board.complete_by(me),
             Happened::CompletesAtomic {
                 address,
                 pc,
@@ -361,7 +361,7 @@ impl<'m> Core<'m> {
         let thread = self.board.thread_mut(me);
         thread.activity = Activity::Ended;
         thread.alive = false;
-        self.board.complete();
+        self.board.complete_by(me);
         self.change(me.index());
         if self.serial.on {
             self.serial.thread_ended(&mut self.board, me);

@@ -6,12 +6,18 @@ use norns_wire::report::Why;
 use crate::core::Core;
 use crate::deadlock::{all_blocked, find_cycle};
 use crate::event::{Access, Act, Deadline, How, Operation, Question, Stop, Tried, Turn};
-use crate::policy::replay::{LOOK_AGAIN, exchange_differs, is_next_access};
+use crate::policy::Decision;
+use crate::policy::replay::{LOOK_AGAIN, exchange_differs, is_next_access, look_at_head};
 use crate::policy::serial::Point;
 use crate::thread::{Activity, HeadWait, Slot, Stage, Then, Thread, Trying};
 
 /// Nanoseconds between two looks at a program whose threads are all blocked.
 pub(crate) const CONFIRMING_LOOK: i64 = 20_000_000;
+
+/// How often a step looks again whether a thread outside the schedule has released its lock, and for
+/// how long in all.
+const OUTSIDER_LOOK: i64 = 5_000_000;
+const OUTSIDERS_HAVE: i64 = 1_000_000_000;
 
 impl Core<'_> {
     pub(crate) fn arrive(&mut self, me: Slot, operation: Operation, how: How) -> Act {
@@ -84,7 +90,9 @@ impl Core<'_> {
             }
             // A schedule that wakes a thread without a signal makes it a spurious wake-up, which is
             // always allowed.
-            How::Signalled { .. } => thread.signalled || !self.board.is_free(),
+            How::Signalled { .. } => {
+                thread.signalled || !self.board.is_free() && !thread.is_outside
+            }
             How::RoundOver { round } => {
                 self.board.barriers.round(thread.operation.address) != Some(round)
             }
@@ -105,6 +113,7 @@ impl Core<'_> {
         }
         if tried != Tried::Busy {
             if trying == Trying::Scheduled {
+                self.board.thread_mut(me).busy_since = 0;
                 self.board.complete();
                 return self.leave(me, Turn::Succeeds);
             }
@@ -114,6 +123,12 @@ impl Core<'_> {
         let may_wait = !operation.may_fail || deadline.is_some();
         let is_late = deadline.is_some_and(|end| end <= self.board.now);
         match trying {
+            Trying::Scheduled if self.waits_for_outsider(me) => {
+                let thread = self.board.thread_mut(me);
+                thread.activity = Activity::AtPoint;
+                thread.stage = Stage::Turn(HeadWait::default());
+                Act::Sleep(Some(OUTSIDER_LOOK))
+            }
             Trying::Scheduled => self.diverge(me, operation, Why::CannotSucceed),
             Trying::Last => {
                 let until = deadline.unwrap_or(self.board.now);
@@ -138,6 +153,18 @@ impl Core<'_> {
         }
     }
 
+    /// Whether the step of the thread may succeed when a thread that the schedule does not bind goes
+    /// on.
+    fn waits_for_outsider(&mut self, me: Slot) -> bool {
+        let now = self.board.now;
+        let is_bound = !self.board.do_outsiders_run();
+        let thread = self.board.thread_mut(me);
+        if thread.busy_since == 0 {
+            thread.busy_since = now;
+        }
+        !is_bound && now - thread.busy_since < OUTSIDERS_HAVE
+    }
+
     /// The thread is blocked: can any thread go on?
     pub(crate) fn blocked(&mut self, me: Slot) -> Act {
         let board = &mut self.board;
@@ -158,6 +185,15 @@ impl Core<'_> {
             }
         }
         let left = thread.deadline().map(|end| end - board.now);
+        if thread.is_outside && !board.is_free() {
+            // Perhaps no other thread is left that would see that the schedule stands still.
+            let wait = thread.outside_wait;
+            match look_at_head(board, me, wait) {
+                Err(question) => return Act::Ask(question),
+                Ok((_, Decision::Stop(stop))) => return Act::Stop(stop),
+                Ok((wait, _)) => board.thread_mut(me).outside_wait = wait,
+            }
+        }
         Act::Sleep(Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN))))
     }
 
@@ -168,7 +204,7 @@ impl Core<'_> {
         pc: usize,
         succeeded: bool,
     ) -> Act {
-        if !self.board.is_free() {
+        if !self.board.is_free() && !self.board.thread(me).is_outside {
             if let Some(kind) = exchange_differs(&self.board, succeeded) {
                 let operation = Operation {
                     atomic: kind,

@@ -180,6 +180,13 @@ pub struct Thread {
     pub(crate) alive: bool,
     /// Its number in the schedule.
     pub(crate) scheduled: Option<u32>,
+    /// No step of the schedule is left for it, and it does not wait for those of the others.
+    pub(crate) is_outside: bool,
+    /// What it remembers of the schedule's next step while it is blocked outside the schedule.
+    pub(crate) outside_wait: HeadWait,
+    /// Since when its step has found its lock taken, by a thread that the schedule does not bind, in
+    /// nanoseconds; 0 when it has not.
+    pub(crate) busy_since: i64,
     /// Scheduling points passed since the first thread was created.
     pub(crate) points: u32,
     pub(crate) priority: u32,
@@ -223,6 +230,14 @@ impl Thread {
             },
             alive: false,
             scheduled: None,
+            is_outside: false,
+            outside_wait: HeadWait {
+                cursor: None,
+                looks: 0,
+                since: 0,
+                idle: 0,
+            },
+            busy_since: 0,
             points: 0,
             priority: 0,
             held: HeldLocks::new(),

@@ -4,6 +4,11 @@
 //! that cannot follow is stopped where that is certain: the thread of the next step has come to
 //! something else, has ended, is blocked, or sleeps where only another thread could wake it while
 //! no other thread can go on.
+//!
+//! A schedule has the steps that its bug needs as far as synchronisation tells. A thread can need
+//! more: it polls a plain variable that a thread without any step sets. So when the next step does
+//! not come, the threads that have none left run on, outside the schedule, and only if it does not
+//! come then either is it given up.
 
 use norns_wire::Code;
 use norns_wire::report::Why;
@@ -39,6 +44,9 @@ impl Policy for Replay {
 
 /// Waits until the schedule lets the thread do the operation that it has come to.
 fn turn(board: &mut Board, me: Slot, wait: HeadWait) -> Result<Decision, Question> {
+    if board.is_outside(me) {
+        return Ok(Decision::Go(Turn::Free));
+    }
     let operation = board.thread(me).operation;
     while !board.is_free() && board.is_turn_of(me) {
         let Some(step) = board.head() else { break };
@@ -123,19 +131,34 @@ fn cancellation(board: &Board, me: Slot, until: i64, met: Met) -> Decision {
 pub fn wait_for_head(
     board: &mut Board,
     me: Slot,
-    mut wait: HeadWait,
+    wait: HeadWait,
     stage: impl Fn(HeadWait) -> Stage,
 ) -> Result<Decision, Question> {
+    let (wait, decision) = look_at_head(board, me, wait)?;
+    board.thread_mut(me).stage = stage(wait);
+    Ok(decision)
+}
+
+/// Looks whether the next step can come: what to remember until the next look, and how long to sleep
+/// until then or why to give the schedule up.
+pub fn look_at_head(
+    board: &mut Board,
+    me: Slot,
+    mut wait: HeadWait,
+) -> Result<(HeadWait, Decision), Question> {
     let mut nap = ASLEEP_LOOK;
     let is_the_same = wait.cursor == Some(board.cursor);
     if is_the_same && nobody_runs(board, me)? {
         wait.looks += 1;
         if wait.looks == ASLEEP_LOOKS {
-            return Ok(give_head_up(board));
+            if !board.let_outsiders_run() {
+                return Ok((wait, give_head_up(board)));
+            }
+            wait = HeadWait::default();
         }
     } else {
         if let Some(stop) = check_head(board) {
-            return Ok(stop);
+            return Ok((wait, stop));
         }
         let head = board.head().and_then(|step| board.thread_of(step.thread));
         wait = HeadWait {
@@ -147,14 +170,16 @@ pub fn wait_for_head(
         if let Some(head) = head {
             wait.idle = idle_looks(board, me, head, wait.since, wait.idle)?;
             if wait.idle == IDLE_LOOKS {
-                return Ok(diverged(head, None, Why::DoesNotCome));
+                if !board.let_outsiders_run() {
+                    return Ok((wait, diverged(head, None, Why::DoesNotCome)));
+                }
+                wait = HeadWait::default();
             }
         }
         // All that wait look together often enough.
         nap = LOOK_AGAIN * (1 + board.count() as i64 / 16);
     }
-    board.thread_mut(me).stage = stage(wait);
-    Ok(Decision::Sleep(Some(nap)))
+    Ok((wait, Decision::Sleep(Some(nap))))
 }
 
 /// Whether no thread goes on before one that is held does, or the schedule's next step is done.

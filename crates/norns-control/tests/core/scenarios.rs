@@ -189,9 +189,9 @@ fn a_step_waits_for_the_steps_before_it() {
     assert_eq!(game.lines, [Line::Followed { steps: 2 }]);
 }
 
-/// What a program does that cannot follow its schedule, and how that ends.
+/// What a program does that cannot follow its schedule, and how that ends. The last step is TWO's.
 fn diverges(step: Step, why: Why, run: impl FnOnce(&mut Game) -> Act) {
-    let steps = [step];
+    let steps = [step, point(2, Code::Unlock, LOCK)];
     let mut memory = memory();
     let mut game = Game::new(&mut memory, following(&steps));
     let Act::Stop(Stop::Diverged(diverged)) = run(&mut game) else {
@@ -228,6 +228,64 @@ fn a_program_that_cannot_follow_is_stopped() {
     });
     diverges(point(0, Code::Unlock, LOCK), Why::ProgramEnds, |game| {
         game.say(MAIN, Happened::EndsProcess)
+    });
+}
+
+/// ONE has the only step and waits for something that the core does not see, such as a variable that
+/// TWO sets; TWO waits for ONE.
+fn one_waits_for_two(run: impl FnOnce(&mut Game)) {
+    let steps = [point(1, Code::Lock, LOCK)];
+    let mut memory = memory();
+    let mut game = Game::new(&mut memory, following(&steps));
+    game.all_asleep = true;
+    let act = game.lock(TWO, OTHER_LOCK, GOT);
+    assert_eq!(game.sleeps(TWO, act), Act::Try);
+    assert_eq!(game.say(TWO, Happened::Tried(GOT)), Act::Go(Turn::Free));
+    run(&mut game);
+}
+
+#[test]
+fn a_thread_without_steps_goes_on_when_the_next_step_does_not_come() {
+    one_waits_for_two(|game| {
+        assert_eq!(game.arrive(TWO, Code::Unlock, LOCK), Act::Go(Turn::Free));
+        game.say(TWO, Happened::Completes);
+        assert_eq!(game.lines, [], "that was no step of the schedule");
+        assert_eq!(game.lock(ONE, LOCK, GOT), Act::Go(Turn::Succeeds));
+        assert_eq!(game.lines, [Line::Followed { steps: 1 }]);
+    });
+}
+
+#[test]
+fn a_step_waits_for_a_lock_that_a_thread_without_steps_has() {
+    one_waits_for_two(|game| {
+        let act = game.lock(ONE, LOCK, Tried::Busy);
+        assert_eq!(game.wakes_after(ONE, act), Act::Try);
+        assert_eq!(game.say(ONE, Happened::Tried(GOT)), Act::Go(Turn::Succeeds));
+    });
+    one_waits_for_two(|game| {
+        let mut act = game.lock(ONE, LOCK, Tried::Busy);
+        while let Act::Sleep(_) = act {
+            assert_eq!(game.wakes_after(ONE, act), Act::Try);
+            act = game.say(ONE, Happened::Tried(Tried::Busy));
+        }
+        assert!(matches!(act, Act::Stop(Stop::Diverged(_))), "{act:?}");
+    });
+}
+
+#[test]
+fn a_schedule_that_stands_still_is_given_up_by_who_is_blocked_outside_it() {
+    one_waits_for_two(|game| {
+        let mut act = game.lock(TWO, LOCK, Tried::Busy);
+        while let Act::Sleep(_) = act {
+            act = game.wakes_after(TWO, act);
+            if act == Act::Try {
+                act = game.say(TWO, Happened::Tried(Tried::Busy));
+            }
+        }
+        let Act::Stop(Stop::Diverged(diverged)) = act else {
+            panic!("{act:?}");
+        };
+        assert_eq!(diverged.why, Why::Sleeps);
     });
 }
 
