@@ -1,6 +1,7 @@
 //! What a check keeps of every finding for the commands that come after it, and what it shows
 //! while it runs.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 
 use anyhow::Result;
@@ -18,6 +19,8 @@ pub struct Keeper<'a> {
     run: &'a Run,
     deadline: Deadline,
     stage: Option<Stage>,
+    /// The fingerprints of the findings that are confirmed so far.
+    confirmed: BTreeSet<String>,
 }
 
 impl<'a> Keeper<'a> {
@@ -26,6 +29,15 @@ impl<'a> Keeper<'a> {
             run,
             deadline,
             stage: None,
+            confirmed: BTreeSet::new(),
+        }
+    }
+
+    /// How many findings are confirmed so far, to follow what is being done.
+    fn so_far(&self) -> String {
+        match self.confirmed.len() {
+            0 => String::new(),
+            confirmed => format!(", {confirmed} confirmed so far"),
         }
     }
 }
@@ -52,14 +64,15 @@ impl Observer for Keeper<'_> {
                 if let Some(stage) = &self.stage {
                     stage.now(|| {
                         let left = self.deadline.left().as_secs();
-                        format!("replaying witness {number} of {of}, at most {left} s more")
+                        let so_far = self.so_far();
+                        format!("replaying witness {number} of {of}{so_far}, at most {left} s more")
                     });
                 }
                 return;
             }
         };
         self.stage = None;
-        self.stage = Some(Stage::begin(&name));
+        self.stage = Some(Stage::begin(&(name + &self.so_far())));
     }
 
     fn found(
@@ -75,6 +88,9 @@ impl Observer for Keeper<'_> {
             id: fingerprint::fingerprint(finding.kind, &finding.places, &sources),
             ..finding.clone()
         };
+        if finding.status == Status::Confirmed {
+            self.confirmed.insert(named.id.clone());
+        }
         let sketch: Option<Sketch> = match evidence {
             Evidence::Tried(tried) => {
                 let saved = SavedWitness::of(tried, &trace_name(run));
