@@ -36,9 +36,10 @@ ALL = [
     Project("pbzip2-0.9.4", """cd bzip2-1.0.6; make libbz2.a; cd ../pbzip2-0.9.4; make CC="$CXX" """,
             ["pbzip2-0.9.4/pbzip2", "-k", "-f", "-p3", "-b1", "input.txt"],
             repository="mc-imperial+sctbench", folder="benchmarks/conc-bugs/pbzip2-0.9.4"),
-    Project("pbzip2", """make pbzip2 CC="$CC" CXX="$CXX" """, ["./pbzip2", "-k", "-f", "-p3", "-b1", "input.txt"], package="pbzip2"),
+    # clang takes a string literal before PRIuMAX for a literal of C++11.
+    Project("pbzip2", """make pbzip2 CC="$CC" CXX="$CXX -std=gnu++98" """, ["./pbzip2", "-k", "-f", "-p3", "-b1", "input.txt"], package="pbzip2"),
     Project("thpool/api", POOL, ["./api"], repository="Pithikos+C-Thread-Pool"),
-    Project("thpool/no_work", POOL, ["./no_work"], repository="Pithikos+C-Thread-Pool"),
+    Project("thpool/no_work", POOL, ["./no_work", "4"], repository="Pithikos+C-Thread-Pool"),
     Project("thpool/example", POOL, ["./example"], repository="Pithikos+C-Thread-Pool"),
     Project("zstd/compress", ZSTD, ["programs/zstd", "-q", "-f", "-T3", "-B512K", "-1", "input.txt"], package="libzstd"),
     Project("zstd/poolTests", ZSTD, ["tests/poolTests"], package="libzstd"),
