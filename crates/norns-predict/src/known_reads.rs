@@ -19,15 +19,17 @@ use norns_trace::{EventIndex, ThreadId, Touch, TouchKind, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::happens_before::{Clock, MemoryModel};
-use crate::stage::{Options, Prediction, predict_within};
+use crate::stage::{Options, Prediction, UNITS_TO_PREPARE, predict_within};
 
 /// Predicts from a recording without values, only what schedules that keep all known reads show.
-/// Nothing if the work is spent before it begins.
+/// Nothing if the work is spent before it is known what the reads saw.
 pub fn predict_keeping_reads(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
-    if work.is_spent() {
+    if work.is_out_of_time() || work.is_spent() {
         return Prediction::default();
     }
-    let known = KnownReads::of(trace);
+    let Some(known) = KnownReads::of(trace, work) else {
+        return Prediction::default();
+    };
     let faithful = Options {
         meaning: Meaning::Faithful,
         ..*options
@@ -55,8 +57,9 @@ struct KnownReads {
 }
 
 impl KnownReads {
-    fn of(whole: &Trace) -> KnownReads {
-        let unknown = unknown_reads(&Model::new(whole, Meaning::Optimistic));
+    fn of(whole: &Trace, work: &Budget) -> Option<KnownReads> {
+        work.count((UNITS_TO_PREPARE * whole.events.len()) as u64);
+        let unknown = unknown_reads(&Model::new(whole, Meaning::Optimistic), work)?;
         let kept = |event: &EventIndex| !unknown[event.index()];
         let events: Vec<EventIndex> = (0..whole.events.len())
             .map(EventIndex::from_index)
@@ -74,7 +77,7 @@ impl KnownReads {
             values: Vec::new(),
             accesses_ordered: true,
         };
-        KnownReads { trace, events }
+        Some(KnownReads { trace, events })
     }
 
     /// The same witness in the whole trace: a read that was taken out comes just before the next
@@ -122,8 +125,12 @@ struct Reads {
     events: Vec<(u32, EventIndex)>,
 }
 
-/// For every event, whether it is a plain read whose write is not known.
-fn unknown_reads(model: &Model) -> Vec<bool> {
+/// Units of work for each location that an event touches.
+const UNITS_PER_TOUCH: u64 = 5;
+
+/// For every event, whether it is a plain read whose write is not known; `None` if the work is spent
+/// before that is clear.
+fn unknown_reads(model: &Model, work: &Budget) -> Option<Vec<bool>> {
     let mut unknown = vec![false; model.trace.events.len()];
     let mut before = MemoryModel::new(model);
     let mut accesses: FxHashMap<u32, Accesses> = FxHashMap::default();
@@ -132,7 +139,11 @@ fn unknown_reads(model: &Model) -> Vec<bool> {
         before.acquire(event);
         if let Some(touch) = Touch::of(event.op) {
             let clock = before.clock(event.thread.index());
-            for location in model.locations.of_event(here) {
+            let locations = model.locations.of_event(here);
+            if !work.spend(UNITS_PER_TOUCH * locations.len() as u64) {
+                return None;
+            }
+            for location in locations {
                 if !model.locations.is_shared_and_written(LocationId(location)) {
                     continue;
                 }
@@ -149,7 +160,7 @@ fn unknown_reads(model: &Model) -> Vec<bool> {
     for (i, unknown) in unknown.iter_mut().enumerate() {
         *unknown &= is_plain_read(i);
     }
-    unknown
+    Some(unknown)
 }
 
 impl Accesses {
@@ -267,7 +278,8 @@ mod tests {
              T3: sem-wait s, sem-wait s, read x
              T3: write x, read x",
         );
-        let unknown = unknown_reads(&Model::new(&trace, Meaning::Optimistic));
+        let model = Model::new(&trace, Meaning::Optimistic);
+        let unknown = unknown_reads(&model, &Budget::unlimited()).expect("there is no limit");
         let guesses: Vec<usize> = (0..unknown.len()).filter(|&i| unknown[i]).collect();
         assert_eq!(guesses, [6]);
     }

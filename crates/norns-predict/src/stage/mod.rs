@@ -37,7 +37,7 @@ use crate::{csp, order, values};
 const MOST_ORDERED: usize = 20_000;
 
 /// Units of work for each event of the trace before the first candidate.
-const UNITS_TO_PREPARE: usize = 20;
+pub(crate) const UNITS_TO_PREPARE: usize = 20;
 /// Units of work for each step of a schedule that is made and checked.
 const UNITS_TO_CHECK: usize = 3;
 /// The schedules of all witnesses together have at most this many steps; witnesses beyond that are
@@ -104,6 +104,9 @@ fn predict_by_engine(trace: &Trace, options: &Options, work: &Budget) -> Predict
 /// All stages, in a meaning that each of them can answer: values only with the ordering solver
 /// alone.
 fn run_stages(trace: &Trace, options: &Options, work: &Budget) -> Prediction {
+    if work.is_out_of_time() {
+        return Prediction::default();
+    }
     work.count((UNITS_TO_PREPARE * trace.events.len()) as u64);
     let model = Model::new(trace, options.meaning);
     let mut predictor = Predictor {
