@@ -175,26 +175,32 @@ impl<'m> Board<'m> {
     /// Whether the thread runs outside the schedule: it has no step left there, and the schedule has
     /// been waiting in vain.
     pub fn is_outside(&mut self, me: Slot) -> bool {
-        if self.outsiders_run && !self.thread(me).is_outside {
-            self.thread_mut(me).is_outside = self.next_step_of(me).is_none();
-        }
-        self.thread(me).is_outside
+        let is_outside = self.outsiders_run && !self.has_step_left(self.thread(me));
+        self.thread_mut(me).is_outside = is_outside;
+        is_outside
     }
 
-    /// Lets the threads go on for which the schedule has no step left. False if none of them waits,
-    /// or they run already.
-    pub fn let_outsiders_run(&mut self) -> bool {
-        let waits = |slot: &Slot| {
-            let thread = self.get(*slot);
-            thread.is_some_and(|thread| matches!(thread.stage, Stage::Turn(_)))
-                && self.next_step_of(*slot).is_none()
-        };
-        let any = !self.outsiders_run && self.slots().any(|slot| waits(&slot));
-        if any {
-            self.outsiders_run = true;
-            self.wake_all();
-        }
-        any
+    fn has_step_left(&self, thread: &Thread) -> bool {
+        thread.last_step.is_some_and(|last| last >= self.cursor)
+    }
+
+    /// Whether a thread for which the schedule has no step left waits for those of the others.
+    pub fn outsiders_wait(&self) -> bool {
+        let waits = |thread: &Thread| matches!(thread.stage, Stage::Turn(_));
+        let mut threads = self.threads();
+        !self.outsiders_run
+            && threads.any(|(_, thread)| waits(thread) && !self.has_step_left(thread))
+    }
+
+    /// Lets the threads go on for which the schedule has no step left.
+    pub fn let_outsiders_run(&mut self) {
+        self.outsiders_run = true;
+        self.wake_all();
+    }
+
+    /// Changes whenever the schedule gets on, also when it lets other threads run.
+    pub fn progress_of_schedule(&self) -> (usize, bool) {
+        (self.cursor, self.outsiders_run)
     }
 
     pub fn do_outsiders_run(&self) -> bool {

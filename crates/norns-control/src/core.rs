@@ -115,6 +115,8 @@ impl<'m> Core<'m> {
             .map_or(&[][..], |schedule| schedule.names);
         let number = names.iter().position(|other| *other == name);
         thread.scheduled = number.map(|number| number as u32);
+        let mut steps = self.board.steps().iter();
+        thread.last_step = steps.rposition(|step| Some(step.thread) == thread.scheduled);
         if let Some(priorities) = &mut self.priorities {
             thread.priority = priorities.of_new_thread();
         }

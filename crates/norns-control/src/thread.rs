@@ -180,6 +180,8 @@ pub struct Thread {
     pub(crate) alive: bool,
     /// Its number in the schedule.
     pub(crate) scheduled: Option<u32>,
+    /// The last step of the schedule that is its own.
+    pub(crate) last_step: Option<usize>,
     /// No step of the schedule is left for it, and it does not wait for those of the others.
     pub(crate) is_outside: bool,
     /// What it remembers of the schedule's next step while it is blocked outside the schedule.
@@ -230,6 +232,7 @@ impl Thread {
             },
             alive: false,
             scheduled: None,
+            last_step: None,
             is_outside: false,
             outside_wait: HeadWait {
                 cursor: None,

@@ -9,7 +9,7 @@ use norns_wire::report::{Unheld, Why};
 
 use super::patience::{
     HELD_FOR, IDLE_LOOKS, MILLISECOND, Patience, READER_WATCHED_FOR, SEEN_TO_PASS, Wait,
-    idle_looks, lingers_for,
+    idle_looks, lingers_for, standstill,
 };
 use super::replay::{diverged, nobody_runs, wait_for_head};
 use super::{Decision, Policy};
@@ -45,8 +45,8 @@ struct Held {
     /// The entry of the thread with which both accesses were seen.
     partner: Option<usize>,
     wait: Wait,
-    /// The position in the schedule at the last look.
-    cursor: usize,
+    /// How far the schedule had come at the last look.
+    progress: (usize, bool),
     /// At how many looks, up to the last one, no thread ran.
     asleep: u32,
     /// At how many looks, up to the last one, the other thread of the race was asleep in the kernel.
@@ -68,7 +68,7 @@ const NOBODY: Held = Held {
     over: false,
     partner: None,
     wait: Wait::NEVER,
-    cursor: 0,
+    progress: (0, false),
     asleep: 0,
     idle: 0,
     watch: LoopWatch::new(),
@@ -227,7 +227,7 @@ impl Hold {
                 thread: Some(me),
                 access,
                 wait: Wait::begin(board, me, of),
-                cursor: board.cursor,
+                progress: board.progress_of_schedule(),
                 ..NOBODY
             };
             let thread = board.thread_mut(me);
@@ -266,16 +266,20 @@ impl Hold {
         }
         let other = 1 - index;
         let awaited = Self::awaited(board, index);
-        let nobody = nobody_runs(board, me)?;
-        if self.held[index].cursor != board.cursor {
-            self.held[index].cursor = board.cursor;
+        // Threads that the schedule keeps waiting are let go before anything is given up.
+        let nobody = nobody_runs(board, me)? && !board.outsiders_wait();
+        if self.held[index].progress != board.progress_of_schedule() {
+            self.held[index].progress = board.progress_of_schedule();
             self.held[index].wait = Wait::begin(board, me, awaited);
         }
         let there = self.held[other];
         let entry = &mut self.held[index];
         let processor = entry.wait.processor(board, me)?;
         let idle = match awaited {
-            Some(awaited) => idle_looks(board, me, awaited, entry.wait.since, entry.idle)?,
+            Some(awaited) => {
+                let since = (entry.wait.since, standstill(board));
+                idle_looks(board, me, awaited, since, entry.idle)?
+            }
             None => 0,
         };
         // Nothing below asks: what counts looks is done once a look.

@@ -111,18 +111,26 @@ pub const IDLE_LOOKS: u32 = 5;
 const WAITS_AT_LEAST: i64 = 600_000_000;
 const WAITS_AT_MOST: i64 = 10_000_000_000;
 
+/// The same for the threads that run outside the schedule from then on.
+pub const OUTSIDERS_LOOKS: u32 = 2;
+pub const OUTSIDERS_WAIT: i64 = 200 * MILLISECOND;
+
+/// For how long others wait for a thread that sleeps before they give the schedule up, in nanoseconds.
+pub fn standstill(board: &Board) -> i64 {
+    let pace = board.schedule.map_or(0, |schedule| schedule.pace);
+    pace.clamp(WAITS_AT_LEAST, WAITS_AT_MOST)
+}
+
 /// Counts the looks at which a thread that others wait for, since so long, is asleep in the kernel: it
 /// polls with pauses, or waits for what nobody controls. One that does not get the processor is not
-/// asleep.
+/// asleep. Nothing is counted before the wait has taken its patience.
 pub fn idle_looks(
     board: &Board,
     me: Slot,
     awaited: Slot,
-    since: i64,
+    (since, patience): (i64, i64),
     looks: u32,
 ) -> Result<u32, Question> {
-    let pace = board.schedule.map_or(0, |schedule| schedule.pace);
-    let patience = pace.clamp(WAITS_AT_LEAST, WAITS_AT_MOST);
     let is_running = board.thread(awaited).activity == Activity::Running;
     if !is_running || board.now - since < patience {
         return Ok(0);

@@ -14,7 +14,7 @@ use norns_wire::Code;
 use norns_wire::report::Why;
 use norns_wire::schedule::{Step, What};
 
-use super::patience::{IDLE_LOOKS, idle_looks};
+use super::patience::{IDLE_LOOKS, OUTSIDERS_LOOKS, OUTSIDERS_WAIT, idle_looks, standstill};
 use super::{Decision, Policy};
 use crate::board::Board;
 use crate::deadlock::{ASLEEP_LOOK, ASLEEP_LOOKS, nobody_runs_if_asleep};
@@ -151,9 +151,10 @@ pub fn look_at_head(
     if is_the_same && nobody_runs(board, me)? {
         wait.looks += 1;
         if wait.looks == ASLEEP_LOOKS {
-            if !board.let_outsiders_run() {
+            if !board.outsiders_wait() {
                 return Ok((wait, give_head_up(board)));
             }
+            board.let_outsiders_run();
             wait = HeadWait::default();
         }
     } else {
@@ -168,12 +169,18 @@ pub fn look_at_head(
             idle: if is_the_same { wait.idle } else { 0 },
         };
         if let Some(head) = head {
-            wait.idle = idle_looks(board, me, head, wait.since, wait.idle)?;
-            if wait.idle == IDLE_LOOKS {
-                if !board.let_outsiders_run() {
-                    return Ok((wait, diverged(head, None, Why::DoesNotCome)));
-                }
+            let outsiders_wait = board.outsiders_wait();
+            let (patience, most) = if outsiders_wait {
+                (OUTSIDERS_WAIT, OUTSIDERS_LOOKS)
+            } else {
+                (standstill(board), IDLE_LOOKS)
+            };
+            wait.idle = idle_looks(board, me, head, (wait.since, patience), wait.idle)?;
+            if wait.idle >= most && outsiders_wait {
+                board.let_outsiders_run();
                 wait = HeadWait::default();
+            } else if wait.idle >= most {
+                return Ok((wait, diverged(head, None, Why::DoesNotCome)));
             }
         }
         // All that wait look together often enough.
