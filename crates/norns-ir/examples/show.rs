@@ -1,33 +1,36 @@
-//! Prints the program that modules of bitcode make: `cargo run -p norns-ir --example show -- a.bc b.bc`.
-//! With `--promote` first, local variables are values.
+//! Prints a program: `cargo run -p norns-ir --example show -- [--promote] a.bc b.bc`, or one executable that
+//! norns-cc built with its bitcode. With `--promote`, local variables are values.
 
-use std::process::ExitCode;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
 
-use norns_ir::Linker;
+use norns_ir::{Linker, Program};
 
-fn main() -> ExitCode {
-    let mut linker = Linker::new();
+fn main() -> Result<(), Box<dyn Error>> {
     let mut names: Vec<String> = std::env::args().skip(1).collect();
     let promote = names.first().is_some_and(|name| name == "--promote");
-    for name in names.drain(usize::from(promote)..) {
-        let outcome = std::fs::read(&name)
-            .map_err(|error| format!("cannot read {name}: {error}"))
-            .and_then(|bytes| linker.add(&name, &bytes).map_err(|error| error.to_string()));
-        if let Err(error) = outcome {
-            eprintln!("error: {error}");
-            return ExitCode::from(2);
-        }
-    }
-    let mut program = linker.finish();
+    names.drain(..usize::from(promote));
+    let mut program = read(&names)?;
     if promote {
         program.promote_locals();
     }
     print!("{program}");
     for omission in &program.omissions {
-        eprintln!(
-            "{}: not understood: {} ({} times)",
-            omission.module, omission.what, omission.count
-        );
+        let (module, what, count) = (&omission.module, &omission.what, omission.count);
+        eprintln!("not read: {module}: {what} ({count})");
     }
-    ExitCode::SUCCESS
+    Ok(())
+}
+
+fn read(names: &[String]) -> Result<Program, Box<dyn Error>> {
+    let mut linker = Linker::new();
+    for name in names {
+        let bytes = fs::read(name)?;
+        if bytes.starts_with(b"\x7fELF") {
+            return Ok(Program::from_executable(Path::new(name))?);
+        }
+        linker.add(name, &bytes)?;
+    }
+    Ok(linker.finish())
 }

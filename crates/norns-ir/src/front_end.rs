@@ -81,6 +81,8 @@ impl FrontEnd {
         let mut command = Command::new(&self.program);
         command
             .args(words)
+            // Some of what clang calls an error by default, gcc takes with a warning.
+            .arg("-Wno-everything")
             .args(["-g", "-Xclang", "-disable-llvm-passes"])
             .args(["-emit-llvm", "-c", "-o", "-"])
             .arg(source)

@@ -3,6 +3,7 @@
 
 mod control_flow;
 mod debug;
+mod executable;
 mod front_end;
 mod instruction;
 mod operands;
@@ -10,10 +11,12 @@ mod print;
 mod program;
 mod promote;
 mod read;
+mod section;
 mod types;
 
 pub use control_flow::{ControlFlow, Loop};
 pub use debug::{DebugField, DebugType, DebugTypeId, File, FileId, Place, PlaceId, Variable};
+pub use executable::{ExecutableError, is_elf};
 pub use front_end::{CompileError, FrontEnd};
 pub use instruction::{
     AtomicOrder, AtomicUpdate, BinaryOperator, Callee, Cast, Instruction, Kind, LandingClause,
@@ -24,4 +27,5 @@ pub use program::{
     Linkage, Omission, Program,
 };
 pub use read::{Error, Fault, Linker};
+pub use section::{Content, Piece, PieceError, SECTION};
 pub use types::{Type, TypeId, Types};

@@ -66,9 +66,11 @@ pub struct Program {
     pub omissions: Vec<Omission>,
 }
 
-/// Something that the reader met and did not understand.
+/// Something of the program that was not read: what the reader did not understand, a source or library
+/// without bitcode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Omission {
+    /// The module, source, library or function that it is about.
     pub module: String,
     pub what: String,
     pub count: u64,

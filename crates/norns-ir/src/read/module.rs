@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::link::{Bound, Linker, Visibility};
+use super::link::{Bound, Linker, Strength, Visibility};
 use super::metadata::Metadata;
 use super::places::Places;
 use super::record::Fields;
@@ -279,9 +279,16 @@ impl<'a, 'l> Module<'a, 'l> {
         fields.take()?; // calling convention
         let is_definition = fields.take()? == 0;
         let visibility = Visibility::new(fields.take()?, is_definition);
+        let is_strong = visibility.strength == Strength::Strong;
         let (constant, body) = match self.linker.function(name, r#type, &visibility) {
             Bound::Own(id) => (Constant::Function(id), Some(id)),
-            Bound::Other(id) => (Constant::Function(id), None),
+            Bound::Other(id) => {
+                if is_strong {
+                    let name = &self.linker.program.function(id).name;
+                    self.omit(format!("a second function {name}"));
+                }
+                (Constant::Function(id), None)
+            }
             Bound::Alias(target) => (self.linker.program.constant(target).clone(), None),
         };
         if is_definition {
