@@ -62,6 +62,23 @@ def debian_source(package, folder, *patterns):
     return unpacked
 
 
+def crate_source(folder, crate, version, pattern):
+    """A file that a crate vendors; what fetches it is made below `folder`."""
+    found = glob.glob(os.path.expanduser(f"~/.cargo/registry/src/*/{crate}-{version}*/{pattern}"))
+    if not found:
+        project = os.path.join(folder, "fetch")
+        os.makedirs(os.path.join(project, "src"), exist_ok=True)
+        open(os.path.join(project, "src", "lib.rs"), "w").close()
+        with open(os.path.join(project, "Cargo.toml"), "w") as manifest:
+            manifest.write(f'[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n'
+                           f'[dependencies]\n{crate} = "{version}"\n[workspace]\n')
+        subprocess.run(["cargo", "fetch", "-q"], cwd=project, check=True)
+        found = glob.glob(os.path.expanduser(f"~/.cargo/registry/src/*/{crate}-{version}*/{pattern}"))
+    if not found:
+        fail(f"{crate} {version} has no {pattern}")
+    return found[0]
+
+
 def fail(what, help=None):
     print(f"error: {what}", file=sys.stderr)
     if help:
