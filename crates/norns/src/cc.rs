@@ -8,6 +8,7 @@
 //! Limits: a program for another machine, without an operating system or without the C library is
 //! compiled unchanged; `-static` is left out, since nothing can be interposed in such a program.
 
+mod bitcode;
 mod command_line;
 
 use std::env;
@@ -67,9 +68,12 @@ pub fn called_as_compiler() -> Option<(Language, Vec<OsString>)> {
     }
 }
 
-/// Becomes the compiler. Returns only when that fails.
+/// Becomes the compiler, or runs it if bitcode is wanted. Returns an error only when that fails.
 pub fn run(language: Language, words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let compiler = find_compiler(language)?;
+    if bitcode::is_wanted() {
+        return bitcode::run(&compiler, words);
+    }
     let words = wrap(&compiler, words)?;
     let error = Command::new(&compiler.words[0])
         .args(&compiler.words[1..])

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use norns_ir::{FrontEnd, Linker, Program};
+use norns_ir::{FrontEnd, Linker, Program, is_elf};
 use norns_report::scan as view;
 use serde_json::Value;
 
@@ -15,12 +15,13 @@ use crate::exit;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   norns scan bank.c list.c              what could go wrong in a program of two sources
-  norns scan --format json bank.c       the same for other tools
+  norns scan ./server                   a program that was built with NORNS_BITCODE=1 CC=norns-cc make
+  norns scan --format json bank.c       candidates for other tools
   norns scan --diff old.json new.json   only what a change has added
 
 Exit status: 0 no candidate, 1 some, 2 Norns could not do its job.")]
 pub struct Arguments {
-    /// C or C++ sources of one program, or their bitcode
+    /// C or C++ sources of one program, their bitcode, or one program that norns-cc built with NORNS_BITCODE=1
     #[arg(required_unless_present = "diff")]
     sources: Vec<PathBuf>,
     /// An option for the compiler, such as -Iinclude; may be repeated
@@ -91,6 +92,11 @@ fn read(files: &[PathBuf], flags: &[OsString]) -> Result<Program> {
         if !file.exists() {
             bail!("there is no file {}", file.display());
         }
+    }
+    if let [file] = files
+        && is_elf(file)
+    {
+        return Ok(Program::from_executable(file)?);
     }
     let mut linker = Linker::new();
     let mut words = vec![OsString::from("-pthread")];

@@ -5,7 +5,7 @@
 //! flag and its argument for an input: the wrapper then adds its flags where none were needed,
 //! which is harmless, except that an option `-foo -E` would be read as "preprocess only".
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,21 @@ pub struct CommandLine {
     pub foreign: Option<Foreign>,
     /// What the last `-g…` says: are there line tables?
     pub line_tables: bool,
+    /// The sources and assembler files, in order.
+    pub sources: Vec<Source>,
+    /// What `-o` names.
+    pub output: Option<OsString>,
+    /// `-S`: the output is assembler.
+    pub to_assembler: bool,
+}
+
+/// An input that is compiled or assembled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub file: OsString,
+    /// What `-x` says, if it says something.
+    pub language: Option<OsString>,
+    pub is_assembler: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +183,9 @@ pub fn understand<S: AsRef<OsStr>>(words: &[S]) -> CommandLine {
         links_libc: false,
         foreign: None,
         line_tables: false,
+        sources: Vec::new(),
+        output: None,
+        to_assembler: false,
     };
     let mut language: Option<Vec<u8>> = None;
     let mut only_inputs = false;
@@ -181,13 +199,25 @@ pub fn understand<S: AsRef<OsStr>>(words: &[S]) -> CommandLine {
             }
             line.has_input = true;
             only_headers &= is_header(Path::new(word), language.as_deref());
-            line.compiles |= is_source(Path::new(word), language.as_deref());
+            let is_source = is_source(Path::new(word), language.as_deref());
+            let is_assembler = is_assembler(Path::new(word), language.as_deref());
+            line.compiles |= is_source;
+            if is_source || is_assembler {
+                line.sources.push(Source {
+                    file: word.to_owned(),
+                    language: language
+                        .as_deref()
+                        .map(|name| OsStr::from_bytes(name).to_owned()),
+                    is_assembler,
+                });
+            }
             continue;
         }
         let text = word.to_str().unwrap_or("");
         if WITH_ARGUMENT.contains(&text) {
             let argument = words.next().map(OsStr::as_bytes).unwrap_or(b"");
             match text {
+                "-o" | "--output" => line.output = Some(OsStr::from_bytes(argument).to_owned()),
                 "-x" | "--language" => language = language_of(argument),
                 "-l" if argument == b"c" => line.links_libc = true,
                 "-target" | "--target" => line.note_target(argument),
@@ -197,7 +227,11 @@ pub fn understand<S: AsRef<OsStr>>(words: &[S]) -> CommandLine {
         }
         match text {
             "--" => only_inputs = true,
-            "-c" | "-S" | "--compile" | "--assemble" if line.goal == Goal::Link => {
+            "-S" | "--assemble" if line.goal != Goal::Nothing => {
+                line.goal = Goal::Compile;
+                line.to_assembler = true;
+            }
+            "-c" | "--compile" if line.goal == Goal::Link => {
                 line.goal = Goal::Compile;
             }
             "-shared" | "--shared" | "-dynamiclib" => line.shared = true,
@@ -220,6 +254,9 @@ pub fn understand<S: AsRef<OsStr>>(words: &[S]) -> CommandLine {
             }
             _ if text.starts_with("--target=") => line.note_target(&bytes["--target=".len()..]),
             _ if text.starts_with("-x") => language = language_of(&bytes[2..]),
+            _ if text.starts_with("-o") && !text.starts_with("-objc") => {
+                line.output = Some(OsStr::from_bytes(&bytes[2..]).to_owned());
+            }
             _ if text.starts_with("-g") => line.note_debug_option(&text[2..]),
             _ => {}
         }
@@ -260,6 +297,16 @@ impl CommandLine {
 /// The language that `-x` names, or `None` for `-x none`: by the file's name.
 fn language_of(name: &[u8]) -> Option<Vec<u8>> {
     (name != b"none").then(|| name.to_vec())
+}
+
+fn is_assembler(path: &Path, language: Option<&[u8]>) -> bool {
+    match language {
+        Some(language) => language.starts_with(b"assembler"),
+        None => {
+            let extension = path.extension().and_then(OsStr::to_str);
+            matches!(extension, Some("s" | "S" | "sx"))
+        }
+    }
 }
 
 fn is_source(path: &Path, language: Option<&[u8]>) -> bool {
@@ -397,7 +444,7 @@ pub fn split_response_file(text: &[u8]) -> Vec<Vec<u8>> {
 
 /// The words that `word` stands for: itself, or what the response file `@name` holds. A name that
 /// cannot be read is, as for the compilers, an ordinary word.
-pub fn expand(word: &OsStr, depth: u32, into: &mut Vec<std::ffi::OsString>) {
+pub fn expand(word: &OsStr, depth: u32, into: &mut Vec<OsString>) {
     let bytes = word.as_bytes();
     if let Some(name) = bytes.strip_prefix(b"@")
         && depth < 20
@@ -455,6 +502,18 @@ mod tests {
         check("-x c-header a.h -o a.h.gch", Goal::Compile, true, true);
         check("a.hpp", Goal::Compile, true, true);
         check("a.h b.c", Goal::Link, true, true);
+    }
+
+    #[test]
+    fn sources_and_outputs() {
+        let line = of("-c -o a.o -I b.c -x c a.in -x none s.S -lx");
+        let files: Vec<_> = line.sources.iter().map(|source| &source.file).collect();
+        assert_eq!(files, ["a.in", "s.S"]);
+        assert_eq!(line.sources[0].language.as_deref(), Some(OsStr::new("c")));
+        assert!(line.sources[1].is_assembler && line.sources[1].language.is_none());
+        assert_eq!(line.output.as_deref(), Some(OsStr::new("a.o")));
+        assert_eq!(of("-oprog a.c").output.as_deref(), Some(OsStr::new("prog")));
+        assert!(of("-S -c a.c").to_assembler && !of("-c a.c").to_assembler);
     }
 
     #[test]
