@@ -189,6 +189,7 @@ fn not_analysed(what: &NotAnalysed) -> String {
         NotAnalysed::Assembler(1) => "inline assembler at 1 place".to_owned(),
         NotAnalysed::Assembler(count) => format!("inline assembler at {count} places"),
         NotAnalysed::Pairs(object) => format!("some pairs of accesses to {object}: there are too many"),
+        NotAnalysed::Wide(count) => format!("accesses at {count} places, through pointers that could point to almost anything"),
         NotAnalysed::Cycles => "some cycles of locks: there are too many".to_owned(),
         NotAnalysed::Read(what) => what.clone(),
         NotAnalysed::NoMain => "how its functions are called: there is no main, so each is taken to be called once by one thread".to_owned(),

@@ -8,7 +8,7 @@ use crate::external::{Effect, Extent, Hidden};
 use crate::instance::{Point, ThreadId};
 use crate::object::{Location, ObjectId, Origin};
 use crate::parallel::Parallel;
-use crate::points_to::constant_integer;
+use crate::points_to::{WIDE, constant_integer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Act {
@@ -62,10 +62,19 @@ pub struct Access {
 }
 
 impl Access {
+    /// Whether the access can touch so many places that it is left out.
+    #[must_use]
+    pub fn is_wide(&self, code: &Code) -> bool {
+        code.points_to.is_wide(self.point.instance, self.address)
+    }
+
     /// The places that an access can touch.
     #[must_use]
     pub fn places(&self, code: &Code) -> Vec<Location> {
         let points_to = &code.points_to;
+        if self.is_wide(code) {
+            return Vec::new();
+        }
         let direct = || points_to.locations(self.point.instance, self.address);
         match self.target {
             Target::Direct => direct(),
@@ -74,12 +83,18 @@ impl Access {
                 let mut all = Vec::new();
                 let mut level = direct();
                 for _ in 0..2 {
-                    let objects = level.iter().map(|at| at.object);
-                    let places = objects.flat_map(|object| {
+                    let mut objects: Vec<ObjectId> = level.iter().map(|at| at.object).collect();
+                    objects.dedup();
+                    let places = objects.into_iter().flat_map(|object| {
                         let places = points_to.objects.places(object).into_iter();
                         places.map(move |(offset, _)| Location { object, offset })
                     });
                     level = places.flat_map(|at| points_to.behind(at)).collect();
+                    level.sort_unstable();
+                    level.dedup();
+                    if level.len() > WIDE {
+                        break;
+                    }
                     all.extend(&level);
                 }
                 all.sort_unstable();

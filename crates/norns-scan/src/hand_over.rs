@@ -41,8 +41,10 @@ pub struct Known {
     released: Vec<Count>,
 }
 
-fn raise(counts: &mut Vec<Count>, signal: u32) {
+/// Counts one more; only the rounds of a barrier are told apart.
+fn raise(counts: &mut Vec<Count>, signal: u32, kind: SignalKind) {
     match counts.binary_search_by_key(&signal, |count| count.signal) {
+        Ok(_) if !matches!(kind, SignalKind::Barrier { .. }) => {}
         Ok(at) => counts[at].times = (counts[at].times + 1).min(MANY),
         Err(at) => counts.insert(at, Count { signal, times: 1 }),
     }
@@ -98,7 +100,11 @@ impl Problem for Order<'_, '_, '_> {
                 let relaxed = std::mem::take(&mut state.relaxed);
                 for count in relaxed {
                     if times(&state.seen, count.signal) == 0 {
-                        raise(&mut state.seen, count.signal);
+                        raise(
+                            &mut state.seen,
+                            count.signal,
+                            self.signals.get(count.signal).kind,
+                        );
                     }
                 }
             }
@@ -107,17 +113,21 @@ impl Problem for Order<'_, '_, '_> {
             let is_clean = times(&state.released, reading.signal) == 0;
             state.clean.retain(|count| count.signal != reading.signal);
             if is_clean {
-                raise(&mut state.clean, reading.signal);
+                raise(
+                    &mut state.clean,
+                    reading.signal,
+                    self.signals.get(reading.signal).kind,
+                );
             }
         }
         for &signal in self.signals.released_at(point) {
-            raise(&mut state.released, signal);
+            raise(&mut state.released, signal, self.signals.get(signal).kind);
         }
         for &signal in self.signals.seen_at(point) {
             let kind = self.signals.get(signal).kind;
             let is_own = times(&state.released, signal) > 0 && !kind.counts_arrivals();
             if !is_own {
-                raise(&mut state.seen, signal);
+                raise(&mut state.seen, signal, self.signals.get(signal).kind);
             }
         }
     }
@@ -136,8 +146,16 @@ impl Problem for Order<'_, '_, '_> {
                 continue;
             }
             match reading.is_relaxed {
-                true => raise(&mut state.relaxed, reading.signal),
-                false => raise(&mut state.seen, reading.signal),
+                true => raise(
+                    &mut state.relaxed,
+                    reading.signal,
+                    self.signals.get(reading.signal).kind,
+                ),
+                false => raise(
+                    &mut state.seen,
+                    reading.signal,
+                    self.signals.get(reading.signal).kind,
+                ),
             }
         }
     }
@@ -245,9 +263,15 @@ impl HandOver {
         hand_over
     }
 
+    /// Equal for points at which the same is known.
+    #[must_use]
+    pub fn number(&self, point: Point) -> Option<u32> {
+        *self.before[point.instance.index()].get(point.instruction.index())?
+    }
+
     fn at(&self, point: Point) -> Option<&Known> {
-        let number = (*self.before[point.instance.index()].get(point.instruction.index())?)?;
-        Some(&self.states[number as usize])
+        self.number(point)
+            .map(|number| &self.states[number as usize])
     }
 
     /// Whether the first access, by its thread, always comes before the second.

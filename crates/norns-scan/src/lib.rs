@@ -22,6 +22,7 @@ mod lock_set;
 mod may_held;
 mod misuse;
 mod object;
+mod own;
 mod parallel;
 mod points_to;
 mod race;
@@ -49,6 +50,8 @@ pub enum NotAnalysed {
     Assembler(usize),
     /// An object with so many accesses that not all pairs were looked at.
     Pairs(String),
+    /// Accesses at so many places, through pointers that could point to almost anything.
+    Wide(usize),
     /// Not all cycles of locks were looked for.
     Cycles,
     /// Something that the reader of the program met and did not understand.
@@ -67,6 +70,7 @@ pub fn scan(program: &Program) -> Scan {
     let mut races = race::Races::new(&code, &mut symbols, &parallel, &locks, &hand_over);
     let mut candidates = races.candidates();
     let cut_off = std::mem::take(&mut races.cut_off);
+    let wide = races.wide.len();
     let acquisitions = acquisition::acquisitions(&code, &mut symbols, &parallel, &locks);
     let blocking = acquisition::blocking(&code, &mut symbols, &parallel, &locks);
     let mut deadlocks = deadlock::Deadlocks {
@@ -92,6 +96,9 @@ pub fn scan(program: &Program) -> Scan {
         .extend(unknown.map(|&id| NotAnalysed::Function(program.function(id).name.clone())));
     if !code.points_to.assembler.is_empty() {
         not_analysed.push(NotAnalysed::Assembler(code.points_to.assembler.len()));
+    }
+    if wide > 0 {
+        not_analysed.push(NotAnalysed::Wide(wide));
     }
     not_analysed.extend(cut_off.into_iter().map(NotAnalysed::Pairs));
     if is_cut_off {

@@ -474,6 +474,12 @@ impl LockSets {
         }
     }
 
+    /// Equal for points at which the same locks are held.
+    #[must_use]
+    pub fn number_before(&self, point: Point) -> Option<u32> {
+        self.before[point.instance.index()][point.instruction.index()]
+    }
+
     /// Whether two accesses exclude each other: if their addresses are equal, they hold the same lock.
     pub fn exclude(
         &self,

@@ -2,8 +2,8 @@
 //!
 //! An object stands for everything that one variable or one allocation site makes. Fields are told apart by
 //! their offset in bytes; the elements of an array are one. The layout of a variable is that of its type, the
-//! layout of allocated memory that of the first structure that the program reads in it; memory that does not
-//! fit its layout (a walk with a `char *`) is collapsed into one place.
+//! layout of allocated memory that of the largest structure that the program finds at its start. A pointer that
+//! is moved by a number which is not constant stays in its array or field, as if it never left it.
 
 use norns_ir::{FunctionId, GlobalId, InstructionId, Program, Type, TypeId};
 use rustc_hash::FxHashMap;
@@ -87,6 +87,10 @@ pub struct Location {
     pub offset: u64,
 }
 
+/// An object with more places than this is one place.
+const MOST_PLACES: usize = 48;
+const MOST_TYPED_PLACES: usize = 256;
+
 /// Two places that turned out to be the same.
 pub type Merge = (LocationId, LocationId);
 
@@ -95,6 +99,8 @@ pub struct Objects {
     objects: Vec<Object>,
     by_origin: FxHashMap<Origin, ObjectId>,
     locations: Vec<Location>,
+    /// After the last place was named: what stands for each, and whether it is an element of an array.
+    finished: Vec<(Location, bool)>,
 }
 
 impl Objects {
@@ -137,6 +143,13 @@ impl Objects {
         self.locations.len()
     }
 
+    /// The place that was named at an offset.
+    #[must_use]
+    pub fn known_at(&self, location: Location) -> Option<LocationId> {
+        let places = &self.objects[location.object.index()].places;
+        places.get(&location.offset).copied()
+    }
+
     /// The known places of an object, by offset.
     #[must_use]
     pub fn places(&self, object: ObjectId) -> Vec<(u64, LocationId)> {
@@ -146,8 +159,44 @@ impl Objects {
         places
     }
 
+    /// Says that no more places are named, so that what is known of them can be kept.
+    pub fn finish(&mut self, program: &Program) {
+        let finished = self.locations.iter().map(|&at| {
+            let start = i64::try_from(at.offset).unwrap_or(0);
+            let normal = self.normal(program, at.object, start);
+            let normal = Location {
+                object: at.object,
+                offset: normal.unwrap_or(at.offset),
+            };
+            (normal, self.find_element(program, normal))
+        });
+        self.finished = finished.collect();
+    }
+
+    /// The place that stands for this one after `finish`.
+    #[must_use]
+    pub fn finished(&self, id: LocationId) -> Location {
+        self.finished
+            .get(id.index())
+            .map_or_else(|| self.location(id), |&(normal, _)| normal)
+    }
+
     /// The place at an offset, which may lie in any element of an array.
     pub fn at(&mut self, program: &Program, object: ObjectId, offset: i64) -> Option<LocationId> {
+        let known = u64::try_from(offset).ok();
+        let known = known.and_then(|offset| self.objects[object.index()].places.get(&offset));
+        match known {
+            Some(&known) => Some(known),
+            None => self.normal_at(program, object, offset),
+        }
+    }
+
+    fn normal_at(
+        &mut self,
+        program: &Program,
+        object: ObjectId,
+        offset: i64,
+    ) -> Option<LocationId> {
         let offset = self.normal(program, object, offset)?;
         let next = LocationId::from_index(self.locations.len());
         let id = *self.objects[object.index()]
@@ -158,6 +207,21 @@ impl Objects {
             self.locations.push(Location { object, offset });
         }
         Some(id)
+    }
+
+    /// Gives up on the fields of an object of which ever more places are named: a pointer that runs through it.
+    pub fn limit_places(&mut self, program: &Program, object: ObjectId) -> Vec<Merge> {
+        let Object { layout, places, .. } = &self.objects[object.index()];
+        let is_typed = matches!(layout, Layout::One(_) | Layout::Many(_));
+        let most = if is_typed {
+            MOST_TYPED_PLACES
+        } else {
+            MOST_PLACES
+        };
+        if places.len() <= most || *layout == Layout::Collapsed {
+            return Vec::new();
+        }
+        self.set_layout(program, object, Layout::Collapsed)
     }
 
     /// The offset that stands for a place after all that was learned of the object's layout.
@@ -179,7 +243,13 @@ impl Objects {
             }
         };
         Some(match layout {
-            Layout::One(r#type) | Layout::Many(r#type) => within(program, r#type, offset).0,
+            Layout::One(r#type) | Layout::Many(r#type) => {
+                let size = program.types.size(r#type);
+                if size > 0 && offset >= size {
+                    return None;
+                }
+                within(program, r#type, offset).0
+            }
             Layout::Unknown | Layout::Stride(_) | Layout::Collapsed => offset,
         })
     }
@@ -187,6 +257,15 @@ impl Objects {
     /// Whether the place is one of several elements of an array, so that two accesses of it may be apart.
     #[must_use]
     pub fn is_element(&self, program: &Program, location: Location) -> bool {
+        let places = &self.objects[location.object.index()].places;
+        let known = places.get(&location.offset);
+        match known.and_then(|id| self.finished.get(id.index())) {
+            Some(&(normal, is_element)) if normal == location => is_element,
+            _ => self.find_element(program, location),
+        }
+    }
+
+    fn find_element(&self, program: &Program, location: Location) -> bool {
         match self.objects[location.object.index()].layout {
             Layout::One(r#type) => !within(program, r#type, location.offset).1.is_empty(),
             Layout::Many(_) | Layout::Stride(_) | Layout::Collapsed => true,
@@ -205,11 +284,14 @@ impl Objects {
 
     /// Learns that a structure is read at the start of allocated memory.
     pub fn read_as(&mut self, program: &Program, object: ObjectId, r#type: TypeId) -> Vec<Merge> {
+        let size = program.types.size(r#type);
         let is_struct = matches!(program.types.get(r#type), Type::Struct { .. });
-        if !is_struct || self.objects[object.index()].layout != Layout::Unknown {
-            return Vec::new();
-        }
-        if program.types.size(r#type) == 0 {
+        let is_better = match self.objects[object.index()].layout {
+            Layout::Unknown | Layout::Stride(_) => true,
+            Layout::Many(old) => program.types.size(old) < size,
+            Layout::One(_) | Layout::Collapsed => false,
+        };
+        if !is_struct || !is_better || size == 0 {
             return Vec::new();
         }
         self.set_layout(program, object, Layout::Many(r#type))
@@ -217,23 +299,14 @@ impl Objects {
 
     /// Learns that the address of a place is moved by a multiple of `stride` that is not known.
     pub fn stepped(&mut self, program: &Program, at: LocationId, stride: u64) -> Vec<Merge> {
-        let Location { object, offset } = self.location(at);
+        let Location { object, .. } = self.location(at);
         let new = match self.objects[object.index()].layout {
-            Layout::Collapsed => return Vec::new(),
-            _ if stride == 0 => Layout::Collapsed,
+            // A step that fits no array stays in its field.
+            Layout::Collapsed | Layout::One(_) | Layout::Many(_) => return Vec::new(),
+            _ if stride == 0 => return Vec::new(),
             Layout::Unknown => Layout::Stride(stride),
             Layout::Stride(old) if stride.is_multiple_of(old) => return Vec::new(),
-            Layout::Stride(old) if old.is_multiple_of(stride) => Layout::Stride(stride),
-            Layout::Stride(_) => Layout::Collapsed,
-            Layout::One(r#type) | Layout::Many(r#type) => {
-                let size = program.types.size(r#type);
-                let arrays = within(program, r#type, offset).1;
-                let fits = |&element: &u64| element > 0 && stride.is_multiple_of(element);
-                if arrays.iter().any(fits) || (size > 0 && stride.is_multiple_of(size)) {
-                    return Vec::new();
-                }
-                Layout::Collapsed
-            }
+            Layout::Stride(old) => Layout::Stride(divisor(old, stride)),
         };
         self.set_layout(program, object, new)
     }
@@ -243,7 +316,7 @@ impl Objects {
         let mut merges = Vec::new();
         for (offset, id) in self.places(object) {
             let offset = i64::try_from(offset).unwrap_or(0);
-            if let Some(new) = self.at(program, object, offset) {
+            if let Some(new) = self.normal_at(program, object, offset) {
                 if new != id {
                     merges.push((id, new));
                 }
@@ -251,6 +324,14 @@ impl Objects {
         }
         merges
     }
+}
+
+fn divisor(a: u64, b: u64) -> u64 {
+    let (mut a, mut b) = (a, b);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 /// The offset with all array indices set to 0, and the sizes of the elements of the arrays around it.

@@ -8,6 +8,8 @@
 
 use norns_ir::{BlockId, InstructionId, Kind, Operand, Predicate};
 
+use rustc_hash::FxHashMap;
+
 use crate::code::Code;
 use crate::condition::Condition;
 use crate::dataflow::{Problem, Solution};
@@ -74,8 +76,9 @@ pub struct Parallel {
     descendants: Vec<Threads>,
     /// How many threads each call creates, where that is a constant.
     counts: Vec<Option<u64>>,
-    /// For each instance the set before each instruction.
-    alive: Vec<Vec<Option<Threads>>>,
+    /// For each instance the number of the set before each instruction.
+    alive: Vec<Vec<Option<u32>>>,
+    sets: Vec<Threads>,
 }
 
 struct Alive<'a, 'b, 'p> {
@@ -505,10 +508,16 @@ impl Parallel {
         let descendants = problem.descendants.clone();
         let mut beside = vec![Threads::default(); count];
         let mut alive = Vec::with_capacity(code.points_to.instances.len());
+        let mut sets: Vec<Threads> = Vec::new();
+        let mut numbers: FxHashMap<Threads, u32> = FxHashMap::default();
         for instance in code.points_to.instances.ids() {
             let mut states = vec![None; code.function(instance).instructions.len()];
             solution.for_each(code, &mut problem, instance, |instruction, state| {
-                states[instruction.index()] = Some(state.clone());
+                let number = *numbers.entry(state.clone()).or_insert_with(|| {
+                    sets.push(state.clone());
+                    u32::try_from(sets.len() - 1).expect("fewer sets than instructions")
+                });
+                states[instruction.index()] = Some(number);
                 let point = Point {
                     instance,
                     instruction,
@@ -529,6 +538,7 @@ impl Parallel {
             counts,
             descendants: problem.descendants,
             alive,
+            sets,
         };
         parallel.spread();
         parallel
@@ -580,7 +590,13 @@ impl Parallel {
     }
 
     fn alive(&self, point: Point) -> Option<&Threads> {
-        self.alive[point.instance.index()][point.instruction.index()].as_ref()
+        self.number(point).map(|number| &self.sets[number as usize])
+    }
+
+    /// Equal for points at which the same threads may run.
+    #[must_use]
+    pub fn number(&self, point: Point) -> Option<u32> {
+        self.alive[point.instance.index()][point.instruction.index()]
     }
 
     /// Whether any thread can come to the instruction.

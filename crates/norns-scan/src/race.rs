@@ -1,9 +1,17 @@
 //! Race candidates: two accesses that may touch the same memory at the same time, at least one of them a
 //! write, not both atomic, without a common lock.
+//!
+//! Accesses of which everything that matters is equal are one class, so that the contexts of a function are
+//! not compared with each other one by one.
+//!
+//! The rank says how likely a candidate is a true race: a variable of its own name counts more than an
+//! element of an array or one of many blocks; a lock on one side only, which the other side forgot, counts
+//! more than none; locks that could be the same count less.
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashSet;
+use norns_ir::PlaceId;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::access::{Access, Act, Target, accesses, escaped, is_data, is_made_by};
 use crate::candidate::{Candidate, CandidateKind, Place, SourcePlace};
@@ -13,31 +21,58 @@ use crate::fresh::Fresh;
 use crate::hand_over::HandOver;
 use crate::instance::ThreadId;
 use crate::lock_set::LockSets;
-use crate::object::{Location, ObjectId};
+use crate::object::{Location, ObjectId, Origin};
+use crate::own::Own;
 use crate::parallel::Parallel;
-use crate::symbol::{Root, Symbols};
+use crate::symbol::{Root, Symbol, Symbols};
 
-/// Pairs of accesses of one object that are looked at; what is beyond is said.
-const MOST_PAIRS: usize = 4_000_000;
+/// Pairs of classes of one object that are looked at; what is beyond is said.
+const MOST_PAIRS: usize = 2_000_000;
 
 pub struct Races<'a, 'b, 'p> {
-    pub code: &'a Code<'p>,
-    pub symbols: &'b mut Symbols<'a, 'p>,
-    pub parallel: &'b Parallel,
-    pub locks: &'b LockSets,
-    pub hand_over: &'b HandOver,
+    code: &'a Code<'p>,
+    symbols: &'b mut Symbols<'a, 'p>,
+    parallel: &'b Parallel,
+    locks: &'b LockSets,
+    hand_over: &'b HandOver,
     escaped: FxHashSet<ObjectId>,
     fresh: Fresh,
+    own: Own,
+    classes: Vec<Class>,
+    places: Vec<SourcePlace>,
+    /// The places of accesses that are left out because they could touch anything.
+    pub wide: FxHashSet<Option<PlaceId>>,
     /// Objects with more pairs than were looked at.
     pub cut_off: Vec<String>,
 }
 
-/// An access to one place of one object.
-#[derive(Clone, Copy, Debug)]
+/// Accesses that no check tells apart; one of them stands for all.
+struct Class {
+    access: Access,
+    symbol: Symbol,
+    /// A number of `Races::places`.
+    place: u32,
+}
+
+/// What makes accesses one class.
+#[derive(PartialEq, Eq, Hash)]
+struct Likeness<'c> {
+    place: u32,
+    act: Act,
+    size: u64,
+    symbol: Symbol,
+    threads: &'c [ThreadId],
+    alive: Option<u32>,
+    held: Option<u32>,
+    known: Option<u32>,
+}
+
+/// A class of accesses to one place of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Touch {
-    access: usize,
     start: u64,
     end: u64,
+    class: usize,
 }
 
 impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
@@ -50,6 +85,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
     ) -> Self {
         let escaped = escaped(code);
         let fresh = Fresh::new(code, symbols, (parallel, locks), &escaped);
+        let own = Own::new(code, symbols);
         Self {
             code,
             symbols,
@@ -58,58 +94,113 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
             hand_over,
             escaped,
             fresh,
+            own,
+            classes: Vec::new(),
+            places: Vec::new(),
+            wide: FxHashSet::default(),
             cut_off: Vec::new(),
         }
     }
 
     pub fn candidates(&mut self) -> Vec<Candidate> {
-        let all = accesses(self.code, self.parallel);
-        let mut by_object: BTreeMap<ObjectId, Vec<Touch>> = BTreeMap::new();
-        for (number, access) in all.iter().enumerate() {
-            for at in access.places(self.code) {
-                let is_shared = self.escaped.contains(&at.object) && is_data(self.code, at.object);
-                if is_shared
-                    && !self
-                        .fresh
-                        .is_fresh(self.symbols, access.point, access.address, at.object)
-                {
-                    by_object.entry(at.object).or_default().push(Touch {
-                        access: number,
-                        start: at.offset,
-                        end: at.offset.saturating_add(access.size),
-                    });
-                }
-            }
-        }
-        let mut found: BTreeMap<(SourcePlace, SourcePlace), Candidate> = BTreeMap::new();
-        for (object, touches) in by_object {
-            self.of_object(&all, object, touches, &mut found);
+        let mut found: BTreeMap<(u32, u32), Candidate> = BTreeMap::new();
+        for (object, touches) in self.touches() {
+            self.of_object(object, &touches, &mut found);
         }
         found.into_values().collect()
     }
 
+    /// The accesses of all objects that can be raced for, sorted and each class once.
+    fn touches(&mut self) -> BTreeMap<ObjectId, Vec<Touch>> {
+        let code = self.code;
+        let mut by_object: BTreeMap<ObjectId, Vec<Touch>> = BTreeMap::new();
+        let mut known: FxHashMap<Likeness, usize> = FxHashMap::default();
+        let mut places: FxHashMap<SourcePlace, u32> = FxHashMap::default();
+        for access in accesses(code, self.parallel) {
+            let mut class = None;
+            if access.is_wide(code) {
+                self.wide.insert(
+                    code.function(access.point.instance)
+                        .instruction(access.point.instruction)
+                        .place,
+                );
+            }
+            for at in access.places(code) {
+                if !self.escaped.contains(&at.object) || !is_data(code, at.object) {
+                    continue;
+                }
+                let point = access.point;
+                if self
+                    .fresh
+                    .is_fresh(self.symbols, point, access.address, at.object)
+                {
+                    continue;
+                }
+                let class = *class.get_or_insert_with(|| {
+                    let source = describe::source(code, point);
+                    let place = *places.entry(source).or_insert_with_key(|source| {
+                        self.places.push(source.clone());
+                        u32::try_from(self.places.len() - 1)
+                            .expect("fewer places than instructions")
+                    });
+                    let symbol = self.symbols.of(point.instance, access.address);
+                    let likeness = Likeness {
+                        place,
+                        act: access.act,
+                        size: access.size,
+                        symbol,
+                        threads: code.threads_of(point.instance),
+                        alive: self.parallel.number(point),
+                        held: self.locks.number_before(point),
+                        known: self.hand_over.number(point),
+                    };
+                    *known.entry(likeness).or_insert_with(|| {
+                        self.classes.push(Class {
+                            access: access.clone(),
+                            symbol,
+                            place,
+                        });
+                        self.classes.len() - 1
+                    })
+                });
+                by_object.entry(at.object).or_default().push(Touch {
+                    start: at.offset,
+                    end: at.offset.saturating_add(access.size),
+                    class,
+                });
+            }
+        }
+        for touches in by_object.values_mut() {
+            touches.sort_unstable();
+            touches.dedup();
+        }
+        by_object
+    }
+
+    fn threads_of(&self, touch: &Touch) -> &'a [ThreadId] {
+        self.code
+            .threads_of(self.classes[touch.class].access.point.instance)
+    }
+
     fn of_object(
         &mut self,
-        all: &[Access],
         object: ObjectId,
-        mut touches: Vec<Touch>,
-        found: &mut BTreeMap<(SourcePlace, SourcePlace), Candidate>,
+        touches: &[Touch],
+        found: &mut BTreeMap<(u32, u32), Candidate>,
     ) {
-        let mut threads: Vec<ThreadId> = touches
+        let threads: FxHashSet<ThreadId> = touches
             .iter()
-            .flat_map(|touch| self.code.threads_of(all[touch.access].point.instance))
+            .flat_map(|touch| self.threads_of(touch))
             .copied()
             .collect();
-        threads.sort_unstable();
-        threads.dedup();
-        let is_shared = match threads.as_slice() {
-            [only] => self.parallel.is_multiple(*only),
-            _ => true,
-        };
-        if !is_shared || touches.iter().all(|touch| !all[touch.access].act.writes()) {
+        let is_shared =
+            threads.len() > 1 || threads.iter().any(|&only| self.parallel.is_multiple(only));
+        let mut acts = touches
+            .iter()
+            .map(|touch| self.classes[touch.class].access.act);
+        if !is_shared || !acts.any(Act::writes) {
             return;
         }
-        touches.sort_by_key(|touch| (touch.start, touch.end, touch.access));
         let mut pairs = 0;
         for (at, first) in touches.iter().enumerate() {
             for second in &touches[at..] {
@@ -118,87 +209,79 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
                 }
                 pairs += 1;
                 if pairs > MOST_PAIRS {
-                    self.cut_off.push(describe::location(
-                        self.code,
-                        Location { object, offset: 0 },
-                    ));
+                    let whole = Location { object, offset: 0 };
+                    self.cut_off.push(describe::location(self.code, whole));
                     return;
                 }
-                self.pair(all, object, (first, second), found);
+                self.pair(object, (first, second), found);
             }
         }
     }
 
     fn pair(
         &mut self,
-        all: &[Access],
         object: ObjectId,
-        touches: (&Touch, &Touch),
-        found: &mut BTreeMap<(SourcePlace, SourcePlace), Candidate>,
+        (first, second): (&Touch, &Touch),
+        found: &mut BTreeMap<(u32, u32), Candidate>,
     ) {
-        let (a, b) = (&all[touches.0.access], &all[touches.1.access]);
-        if !a.act.conflicts(b.act) {
+        let (a, b) = (&self.classes[first.class], &self.classes[second.class]);
+        if !a.access.act.conflicts(b.access.act) {
             return;
         }
-        if self.are_apart(a, b) {
+        let at = Location {
+            object,
+            offset: first.start.max(second.start),
+        };
+        let rank = self.rank(a, b, at);
+        let key = (a.place.min(b.place), a.place.max(b.place));
+        if found.get(&key).is_some_and(|old| old.rank >= rank) || self.are_apart(a, b) {
             return;
         }
         let Some(threads) = self.overlapping(a, b, object) else {
             return;
         };
-        if self.locks.exclude(
+        let excluded = self.locks.exclude(
             self.code,
             self.symbols,
-            (a.point, a.address),
-            (b.point, b.address),
-        ) {
+            (a.access.point, a.access.address),
+            (b.access.point, b.access.address),
+        );
+        if excluded {
             return;
         }
-        let mut sides =
-            [(a, threads.0), (b, threads.1)].map(|(access, thread)| self.place(access, thread));
-        sides.sort();
-        let [first, second] = sides;
-        let key = (first.at.clone(), second.at.clone());
-        let at = Location {
-            object,
-            offset: touches.0.start.max(touches.1.start),
-        };
+        let (a, b) = (&self.classes[first.class], &self.classes[second.class]);
+        let mut places = vec![
+            self.place(&a.access, threads.0),
+            self.place(&b.access, threads.1),
+        ];
+        places.sort();
         let new = Candidate {
             kind: CandidateKind::DataRace,
-            rank: 0,
+            rank,
             object: describe::location(self.code, at),
-            places: vec![first, second],
+            places,
         };
-        match found.get(&key) {
-            Some(old) if old.rank >= new.rank => {}
-            _ => {
-                found.insert(key, new);
-            }
-        }
+        found.insert(key, new);
     }
 
     /// Two threads that may execute the two accesses at the same time.
-    fn overlapping(
-        &self,
-        a: &Access,
-        b: &Access,
-        object: ObjectId,
-    ) -> Option<(ThreadId, ThreadId)> {
-        for &first in self.code.threads_of(a.point.instance) {
-            for &second in self.code.threads_of(b.point.instance) {
-                if first == second {
-                    let is_own =
-                        is_made_by(self.code, object, first) && !self.escaped.contains(&object);
-                    if !self.parallel.is_multiple(first) || is_own {
-                        continue;
-                    }
+    fn overlapping(&self, a: &Class, b: &Class, object: ObjectId) -> Option<(ThreadId, ThreadId)> {
+        let (points, instances) = (
+            (a.access.point, b.access.point),
+            (a.access.point.instance, b.access.point.instance),
+        );
+        for &first in self.code.threads_of(instances.0) {
+            for &second in self.code.threads_of(instances.1) {
+                if first == second && self.is_alone(first, a, b, object) {
+                    continue;
                 }
-                let (a, b) = ((first, a.point), (second, b.point));
-                let is_ordered = || {
-                    self.hand_over.is_before(self.parallel, self.locks, a, b)
-                        || self.hand_over.is_before(self.parallel, self.locks, b, a)
-                };
-                if self.parallel.may_overlap(a, b) && !is_ordered() {
+                let (a, b) = ((first, points.0), (second, points.1));
+                if !self.parallel.may_overlap(a, b) {
+                    continue;
+                }
+                let is_ordered = self.hand_over.is_before(self.parallel, self.locks, a, b)
+                    || self.hand_over.is_before(self.parallel, self.locks, b, a);
+                if !is_ordered {
                     return Some((first, second));
                 }
             }
@@ -206,19 +289,64 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         None
     }
 
+    /// Whether two accesses by threads of one kind cannot meet.
+    fn is_alone(&self, thread: ThreadId, a: &Class, b: &Class, object: ObjectId) -> bool {
+        if !self.parallel.is_multiple(thread) {
+            return true;
+        }
+        let is_private = is_made_by(self.code, object, thread) && !self.escaped.contains(&object);
+        let is_own = |class: &Class| {
+            self.own
+                .is_own(self.symbols, thread, class.symbol, class.access.size)
+        };
+        is_private || (is_own(a) && is_own(b))
+    }
+
     /// Whether two accesses touch different constant offsets of one object.
-    fn are_apart(&mut self, a: &Access, b: &Access) -> bool {
-        if a.target != Target::Direct || b.target != Target::Direct {
+    fn are_apart(&self, a: &Class, b: &Class) -> bool {
+        if a.access.target != Target::Direct || b.access.target != Target::Direct {
             return false;
         }
-        let first = self.symbols.of(a.point.instance, a.address);
-        let second = self.symbols.of(b.point.instance, b.address);
+        let (first, second) = (a.symbol, b.symbol);
         let is_object = matches!(self.symbols.root(first.root), Root::Object(object) if self.code.is_unique(object));
         if first.root != second.root || !is_object {
             return false;
         }
         let end = |start: i64, size: u64| start.saturating_add_unsigned(size);
-        first.offset >= end(second.offset, b.size) || second.offset >= end(first.offset, a.size)
+        first.offset >= end(second.offset, b.access.size)
+            || second.offset >= end(first.offset, a.access.size)
+    }
+
+    fn rank(&self, a: &Class, b: &Class, at: Location) -> u32 {
+        let mut rank = 50;
+        let objects = &self.code.points_to.objects;
+        if objects.is_element(self.code.program, at) {
+            rank -= 20;
+        } else if matches!(objects.origin(at.object), Origin::Global(_)) {
+            rank += 20;
+        } else if !self.code.is_unique(at.object) {
+            rank -= 10;
+        }
+        let (held_a, held_b) = (
+            self.locks.before(a.access.point),
+            self.locks.before(b.access.point),
+        );
+        let places = |lock: Symbol| self.locks.places.get(&lock).map_or(&[][..], Vec::as_slice);
+        let may_be_same = held_a.iter().any(|first| {
+            let first = places(first.lock);
+            held_b
+                .iter()
+                .any(|second| places(second.lock).iter().any(|at| first.contains(at)))
+        });
+        match (held_a.is_empty(), held_b.is_empty()) {
+            (true, false) | (false, true) => rank += 15,
+            (false, false) if may_be_same => rank -= 25,
+            _ => {}
+        }
+        if a.access.act.writes() && b.access.act.writes() {
+            rank += 5;
+        }
+        rank
     }
 
     fn place(&self, access: &Access, thread: ThreadId) -> Place {

@@ -60,7 +60,10 @@ pub struct Signals {
 }
 
 /// A variable with more stores than this is a statistic, not a signal.
-const MOST_STORES: usize = 64;
+const MOST_STORES: usize = 16;
+
+/// Signals beyond this number are not looked at; more candidates remain then.
+const MOST_SIGNALS: usize = 32;
 
 impl Signals {
     pub fn new(code: &Code, symbols: &mut Symbols, parallel: &Parallel, locks: &LockSets) -> Self {
@@ -290,6 +293,17 @@ impl Signals {
             return;
         }
         stores.retain(|(_, stored)| stored.is_none_or(|value| !initial.contains(&value)));
+        // The rule speaks of a signal that one thread gives to another.
+        let mut releasers: Vec<ThreadId> = stores
+            .iter()
+            .flat_map(|(store, _)| code.threads_of(store.point.instance))
+            .copied()
+            .collect();
+        releasers.sort_unstable();
+        releasers.dedup();
+        if releasers.len() > 2 || releasers.iter().all(|&thread| parallel.is_multiple(thread)) {
+            return;
+        }
         let mut readings = Vec::new();
         for load in accesses
             .iter()
@@ -303,7 +317,7 @@ impl Signals {
                 readings.push((load.point, links.contains(&Link::Relaxed)));
             }
         }
-        if stores.is_empty() || readings.is_empty() {
+        if stores.is_empty() || readings.is_empty() || self.all.len() >= MOST_SIGNALS {
             return;
         }
         let signal = self.add(SignalKind::Variable);

@@ -104,10 +104,6 @@ const WITHOUT_RACE: &[(&str, &str)] = &[
         "a counter that several threads raise says that all are done",
     ),
     (
-        "no_race/unlocked_by_reader.c",
-        "the elements of an array are one",
-    ),
-    (
         "no_race/unusual_locking.c",
         "an error-checking mutex that is taken twice gives an error",
     ),

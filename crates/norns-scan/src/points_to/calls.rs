@@ -264,6 +264,7 @@ impl PointsTo<'_> {
                 let origin = Origin::Channel(instance, point.instruction);
                 let object = self.objects.object(origin, None);
                 let place = self.location_of(object);
+                self.solver.make_descriptor(place);
                 let name = self.solver.node();
                 self.solver.add(name, place);
                 if let Some(into) =
@@ -276,11 +277,13 @@ impl PointsTo<'_> {
                 let origin = Origin::Channel(instance, point.instruction);
                 let object = self.objects.object(origin, None);
                 let place = self.location_of(object);
+                self.solver.make_descriptor(place);
                 self.solver.add(to, place);
             }
             Effect::OpensQueue => {
                 let object = self.objects.object(Origin::Queues, None);
                 let place = self.location_of(object);
+                self.solver.make_descriptor(place);
                 self.solver.add(to, place);
             }
             Effect::WritesBehind(number) => {

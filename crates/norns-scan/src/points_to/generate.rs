@@ -1,6 +1,6 @@
 //! The constraints of one instance.
 
-use norns_ir::{Callee, Cast, Constant, Kind, Operand, Program, Type, TypeId};
+use norns_ir::{BinaryOperator, Callee, Cast, Constant, Kind, Operand, Program, Type, TypeId};
 
 use super::solver::NodeId;
 use super::{Constraint, Part, PointsTo};
@@ -47,7 +47,11 @@ impl PointsTo<'_> {
                     base,
                     indices,
                 } => {
-                    let (offset, strides) = path(program, *source, indices);
+                    let (mut offset, mut strides) = path(program, *source, indices);
+                    if is_walk(program, *source, indices) {
+                        strides.push(program.types.size(*source));
+                        offset = 0;
+                    }
                     self.part(instance, *base, to, *source, offset, strides);
                 }
                 Kind::Return(Some(value)) => {
@@ -89,7 +93,28 @@ impl PointsTo<'_> {
             self.first.push(NodeId::from_index(0));
         }
         let count = self.parameter_count(instance) + function.instructions.len() + 1;
-        self.first[instance.index()] = self.solver.nodes(count);
+        let first = self.solver.nodes(count);
+        self.first[instance.index()] = first;
+        let types = &self.program.types;
+        let is_narrow = |r#type: TypeId| match types.get(r#type) {
+            Type::Integer(bits) => *bits < 64,
+            Type::Float(_) => true,
+            _ => false,
+        };
+        let parameters = match types.get(function.r#type) {
+            Type::Function { parameters, .. } => parameters.as_slice(),
+            _ => &[],
+        };
+        let results = function
+            .instructions
+            .iter()
+            .map(|instruction| instruction.r#type);
+        for (at, r#type) in parameters.iter().copied().chain(results).enumerate() {
+            if is_narrow(r#type) {
+                self.solver
+                    .make_narrow(NodeId::from_index(first.index() + at));
+            }
+        }
         self.pending.push(instance);
     }
 
@@ -140,6 +165,25 @@ impl PointsTo<'_> {
     }
 }
 
+/// Whether an address computation is one step of a pointer through an array, as in `p++`.
+fn is_walk(program: &Program, source: TypeId, indices: &[Operand]) -> bool {
+    const LONGEST_STEP: i64 = 4;
+    let is_scalar = !matches!(
+        program.types.get(source),
+        Type::Struct { .. } | Type::Array { .. }
+    );
+    let longest = if program.types.size(source) == 1 {
+        1
+    } else {
+        LONGEST_STEP
+    };
+    match indices {
+        [Operand::Constant(id)] => constant_integer(program, *id)
+            .is_some_and(|step| is_scalar && step != 0 && step.abs() <= longest),
+        _ => false,
+    }
+}
+
 /// The operands whose pointers the result of an instruction can be.
 fn passed_on(kind: &Kind) -> Vec<Operand> {
     match kind {
@@ -157,7 +201,15 @@ fn passed_on(kind: &Kind) -> Vec<Operand> {
         | Kind::ExtractValue(operand, _)
         | Kind::ExtractElement(operand, _)
         | Kind::VariadicArgument(operand) => vec![*operand],
-        Kind::Binary(_, a, b)
+        Kind::Binary(
+            BinaryOperator::Add
+            | BinaryOperator::Subtract
+            | BinaryOperator::And
+            | BinaryOperator::Or
+            | BinaryOperator::Xor,
+            a,
+            b,
+        )
         | Kind::Select {
             then: a,
             otherwise: b,

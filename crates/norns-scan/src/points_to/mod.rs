@@ -67,6 +67,10 @@ struct CopyMemory {
     from: NodeId,
 }
 
+/// A pointer with more places than this has lost itself: in real programs, a mixture of everything that was
+/// ever stored in memory without a type.
+pub const WIDE: usize = 200;
+
 pub struct PointsTo<'p> {
     program: &'p Program,
     pub objects: Objects,
@@ -118,6 +122,7 @@ impl<'p> PointsTo<'p> {
             points_to.begin(entry);
         }
         points_to.solve();
+        points_to.objects.finish(program);
         points_to
     }
 
@@ -190,6 +195,11 @@ impl<'p> PointsTo<'p> {
         let Some(mut place) = self.objects.at(self.program, object, at) else {
             return;
         };
+        let merges = self.objects.limit_places(self.program, object);
+        if !merges.is_empty() {
+            self.merge(&merges);
+            place = self.objects.at(self.program, object, 0).unwrap_or(place);
+        }
         for index in 0..self.parts[part].strides.len() {
             let stride = self.parts[part].strides[index];
             let merges = self.objects.stepped(self.program, place, stride);
@@ -289,34 +299,32 @@ impl<'p> PointsTo<'p> {
         node.map_or_else(Vec::new, |node| self.normal(self.solver.set(node)))
     }
 
+    /// Whether a pointer can point to so many places that nothing useful is known of it.
+    #[must_use]
+    pub fn is_wide(&self, instance: InstanceId, operand: Operand) -> bool {
+        let node = match operand {
+            Operand::Parameter(number) => self.parameter(instance, number as usize),
+            Operand::Result(instruction) => Some(self.value(instance, instruction)),
+            Operand::Constant(_) => None,
+        };
+        node.is_some_and(|node| self.solver.set(node).len() > WIDE)
+    }
+
     /// What the place holds pointers to.
     #[must_use]
     pub fn behind(&self, location: Location) -> Vec<Location> {
-        let places = self.objects.places(location.object);
-        let known = places
-            .iter()
-            .find(|&&(offset, _)| offset == location.offset);
-        match known.and_then(|&(_, id)| self.content.get(id.index())) {
+        let known = self.objects.known_at(location);
+        match known.and_then(|id| self.content.get(id.index())) {
             Some(&node) => self.normal(self.solver.set(node)),
             None => Vec::new(),
         }
     }
 
     fn normal(&self, set: &[LocationId]) -> Vec<Location> {
-        let mut all: Vec<Location> = set.iter().map(|&id| self.normal_location(id)).collect();
+        let mut all: Vec<Location> = set.iter().map(|&id| self.objects.finished(id)).collect();
         all.sort_unstable_by_key(|location| (location.object, location.offset));
         all.dedup();
         all
-    }
-
-    fn normal_location(&self, id: LocationId) -> Location {
-        let Location { object, offset } = self.objects.location(id);
-        let at = i64::try_from(offset).unwrap_or(0);
-        let offset = self
-            .objects
-            .normal(self.program, object, at)
-            .unwrap_or(offset);
-        Location { object, offset }
     }
 
     fn location_of(&mut self, object: ObjectId) -> LocationId {

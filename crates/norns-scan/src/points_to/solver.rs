@@ -21,7 +21,15 @@ pub struct Solver {
     copies: Vec<Vec<NodeId>>,
     complex: Vec<Vec<Constraint>>,
     edges: FxHashSet<(NodeId, NodeId)>,
+    /// Nodes of numbers that are too small for a pointer; they hold nothing but descriptors.
+    narrow: FxHashSet<NodeId>,
+    /// Sorted.
+    descriptors: Vec<LocationId>,
     queue: Vec<NodeId>,
+    /// The part of the queue that is being worked on: sources of copies last.
+    wave: Vec<NodeId>,
+    /// The component of each node when cycles were last looked for; copies lead to lower ones.
+    order: Vec<u32>,
     is_queued: Vec<bool>,
     /// Edges that were added since cycles were last looked for.
     edges_since_merge: usize,
@@ -77,7 +85,29 @@ impl Solver {
         self.add_all(node, &[location]);
     }
 
+    /// Says that a node is of a number with fewer bits than a pointer.
+    pub fn make_narrow(&mut self, node: NodeId) {
+        self.narrow.insert(node);
+    }
+
+    /// Says that a place stands for a descriptor, which fits into a small number.
+    pub fn make_descriptor(&mut self, location: LocationId) {
+        if let Err(at) = self.descriptors.binary_search(&location) {
+            self.descriptors.insert(at, location);
+        }
+    }
+
     fn add_all(&mut self, node: NodeId, locations: &[LocationId]) {
+        let narrowed: Vec<LocationId>;
+        let mut locations = locations;
+        if self.narrow.contains(&node) {
+            let is_descriptor = |at: &&LocationId| self.descriptors.binary_search(at).is_ok();
+            narrowed = locations.iter().filter(is_descriptor).copied().collect();
+            if narrowed.is_empty() {
+                return;
+            }
+            locations = &narrowed;
+        }
         let node = self.find(node);
         let set = &mut self.sets[node.index()];
         let new: Vec<LocationId> = match locations {
@@ -141,7 +171,13 @@ impl Solver {
             if self.edges_since_merge > 10_000 + self.parent.len() / 4 {
                 self.merge_cycles();
             }
-            let queued = self.queue.pop()?;
+            if self.wave.is_empty() {
+                std::mem::swap(&mut self.wave, &mut self.queue);
+                let order = &self.order;
+                let key = |node: &NodeId| order.get(node.index()).copied().unwrap_or(u32::MAX);
+                self.wave.sort_unstable_by_key(key);
+            }
+            let queued = self.wave.pop()?;
             self.is_queued[queued.index()] = false;
             let node = self.find(queued);
             if node != queued {
@@ -182,9 +218,16 @@ impl Solver {
         let copies = &self.copies;
         let edges = |at: usize| copies[at].iter().map(|to| to.index()).collect();
         let components = crate::flow::components(count, edges);
+        self.order = components
+            .iter()
+            .map(|&component| u32::try_from(component).unwrap_or(u32::MAX))
+            .collect();
         let mut first = vec![None; count];
         for at in 0..count {
             if roots[at].index() != at {
+                continue;
+            }
+            if self.narrow.contains(&NodeId::from_index(at)) {
                 continue;
             }
             match first[components[at]] {
