@@ -36,7 +36,7 @@ impl Section {
         Section {
             durations: [random.below(3), random.below(2)],
             random,
-            bodies: vec![Rc::new(Tree::Stop); DEFINITIONS],
+            bodies: (0..DEFINITIONS).map(|_| Rc::new(Tree::Stop)).collect(),
         }
     }
 
