@@ -4,11 +4,15 @@
 //! runtime enforces, `replayer` runs the program under it, `report` is what the runtime reported and
 //! `verdict` judges it. All runs are made by `process`, which sets limits, sees a hang (`stillness`)
 //! and cleans up; only it has unsafe code. `session` lets a client talk to a server (`listening`) and
-//! stops it then; `files` keeps what a run changes out of the next ones.
+//! stops it then; `conversation` is what a client said, which `player` says again in replays; `files`
+//! keeps what a run changes out of the next ones.
 
+pub mod conversation;
 mod environment;
 pub mod files;
+pub mod inputs;
 mod listening;
+mod player;
 pub mod process;
 pub mod record;
 pub mod replayer;
@@ -18,7 +22,9 @@ pub mod session;
 mod stillness;
 pub mod verdict;
 
+pub use conversation::Conversation;
 pub use files::Files;
+pub use inputs::Inputs;
 pub use norns_wire::environment::Mode;
 pub use norns_wire::files::Problem;
 pub use process::{Ended, Error, Input, Limits, Program, catch_interrupts, interrupted};

@@ -28,11 +28,16 @@ impl Listening {
     }
 }
 
-/// Where the process or one that it started listens: TCP before local sockets before UDP, and
+/// Where the process or one that it started listens first: TCP before local sockets before UDP, and
 /// lower ports before higher ones.
 pub fn of_process(id: i32) -> Option<Listening> {
+    all_of_process(id).first().copied()
+}
+
+/// Where the process or one that it started listens.
+pub fn all_of_process(id: i32) -> BTreeSet<Listening> {
     let mut processes = vec![id];
-    let mut first: Option<Listening> = None;
+    let mut everywhere = BTreeSet::new();
     while let Some(id) = processes.pop() {
         processes.extend(children(id));
         let own = inodes(id);
@@ -53,13 +58,26 @@ pub fn of_process(id: i32) -> Option<Listening> {
         ];
         let found = all.into_iter().flatten();
         let found = found.filter(|(_, inode)| own.contains(inode));
-        let found = found.map(|(listening, _)| listening).min();
-        first = match (first, found) {
-            (Some(first), Some(found)) => Some(first.min(found)),
-            (first, found) => first.or(found),
-        };
+        everywhere.extend(found.map(|(listening, _)| listening));
     }
-    first
+    everywhere
+}
+
+/// Whether the TCP socket with these ports has something that its process has not read yet.
+pub fn is_unread(port: u16, of_peer: u16) -> bool {
+    let table = |name: &str| fs::read_to_string(format!("/proc/self/net/{name}"));
+    let tables = ["tcp", "tcp6"].map(|name| table(name).unwrap_or_default());
+    let mut lines = tables.iter().flat_map(|table| table.lines());
+    lines.any(|line| unread(line, port, of_peer).is_some_and(|bytes| bytes > 0))
+}
+
+/// The size of the receive queue in a line of `/proc/net/tcp` with these ports.
+fn unread(line: &str, port: u16, of_peer: u16) -> Option<u64> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let port_of = |field: &str| u16::from_str_radix(field.rsplit_once(':')?.1, 16).ok();
+    let ports = (port_of(fields.get(1)?)?, port_of(fields.get(2)?)?);
+    let (_, queue) = fields.get(4)?.split_once(':')?;
+    (ports == (port, of_peer)).then(|| u64::from_str_radix(queue, 16).ok())?
 }
 
 fn children(id: i32) -> Vec<i32> {
@@ -142,6 +160,10 @@ mod tests {
         assert_eq!(local(accepts), Some((Listening::Local, 4711)));
         let connected = "0000: 00000003 00000000 00000000 0001 03 4712 /run/server.sock";
         assert_eq!(local(connected), None);
+        let waits =
+            "1: 0100007F:0050 0100007F:9C40 01 00000000:00000A10 00:00000000 00000000 0 0 9 1";
+        assert_eq!(unread(waits, 80, 40000), Some(0xa10));
+        assert_eq!(unread(waits, 40000, 80), None);
         assert_eq!(
             tcp("  sl  local_address rem_address   st tx_queue rx_queue"),
             None

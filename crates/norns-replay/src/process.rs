@@ -7,7 +7,7 @@
 //! would run it.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -21,6 +21,7 @@ use norns_wire::environment::Mode;
 
 use crate::environment::{before_other_libraries, with_padding};
 use crate::files::Files;
+use crate::inputs::Inputs;
 use crate::session::{Attendance, Session, Visit, Wish};
 use crate::stillness::Stillness;
 
@@ -161,6 +162,7 @@ pub struct Run<'a> {
     /// Where a copy of our standard input is kept while the program reads it.
     pub keep_input: Option<PathBuf>,
     pub files: Files,
+    pub inputs: Inputs,
 }
 
 impl Run<'_> {
@@ -172,6 +174,7 @@ impl Run<'_> {
             .current_dir(&program.folder);
         let mut variables = self.variables.clone();
         variables.extend(self.files.prepare()?);
+        variables.extend(self.inputs.variables()?);
         for (name, value) in with_padding(self.mode, &variables) {
             command.env(name, value);
         }
@@ -237,7 +240,8 @@ impl Run<'_> {
             source,
         };
         let program = self.program;
-        let mut attendance = Attendance::begin(&program.session, &program.folder, &self.output);
+        let (session, play) = (&program.session, self.inputs.play.as_ref());
+        let mut attendance = Attendance::begin(session, play, &program.folder, &self.output);
         let Some(limits) = self.limits else {
             let mut child = command.spawn().map_err(cannot_run)?;
             let ended = watch(&mut child, &mut attendance)?;
@@ -297,7 +301,7 @@ impl Run<'_> {
         let mut mark = format!("{name}=").into_bytes();
         mark.extend_from_slice(value.as_bytes());
         let belongs = |id: &i32| {
-            let variables = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+            let variables = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
             variables
                 .split(|byte| *byte == 0)
                 .any(|entry| entry == mark)
@@ -548,7 +552,7 @@ impl Drop for Orphans {
 /// The processes whose parent this process is.
 fn children() -> Vec<i32> {
     let path = format!("/proc/self/task/{}/children", std::process::id());
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = fs::read_to_string(path).unwrap_or_default();
     let ids = text.split_whitespace();
     ids.filter_map(|id| id.parse().ok()).collect()
 }
@@ -580,7 +584,7 @@ fn ended(status: ExitStatus) -> Ended {
 
 /// How many bytes of memory the process has touched; 0 when it is gone.
 fn resident(id: i32) -> u64 {
-    let pages = std::fs::read_to_string(format!("/proc/{id}/statm"))
+    let pages = fs::read_to_string(format!("/proc/{id}/statm"))
         .ok()
         .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
     pages.unwrap_or(0) * 4096

@@ -6,13 +6,16 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use norns_trace::{Info, Recording, Warning, info};
 
 use norns_wire::environment::{self, Mode};
 
+use crate::conversation::{Conversation, inputs_path};
 use crate::files::Files;
+use crate::inputs::Inputs;
 use crate::process::{self, Ended, Error, Input, Limits, Output, Program, Run};
 use crate::session::Visit;
 
@@ -106,6 +109,7 @@ pub fn record_unsupervised(program: &Program, trace: &Path, how: How) -> Result<
         output: Output::Ours,
         keep_input: None,
         files: Files::Real,
+        inputs: Inputs::default(),
     };
     run_and_finish(&run, trace, how)
 }
@@ -118,30 +122,47 @@ pub struct Recorded {
     pub time: Duration,
     pub left_running: usize,
     pub visit: Option<Visit>,
+    /// What was said to it.
+    pub conversation: Conversation,
 }
 
-/// Runs the program once, under limits. Its trace goes to `trace`, its output to `output` and its
-/// input, if that is to be copied, to `input`; `program.input` is then what later runs read.
+/// Where a recorded run is kept.
+pub struct Kept<'a> {
+    pub trace: &'a Path,
+    pub output: &'a Path,
+    /// Its standard input, if that is to be copied.
+    pub input: &'a Path,
+}
+
+/// Runs the program once, under limits; if its standard input is kept, later runs read that. `play` is
+/// said to a program that has no client.
 pub fn record(
     program: &mut Program,
-    trace: &Path,
-    output: &Path,
-    input: &Path,
+    kept: &Kept,
     files: Files,
+    play: Option<Arc<Conversation>>,
     limits: Limits,
     how: How,
 ) -> Result<Recorded, Error> {
-    let keep_input = (program.input == Input::Copied).then(|| input.to_path_buf());
+    let trace = kept.trace;
+    let keep_input = (program.input == Input::Copied).then(|| kept.input.to_path_buf());
     let run = Run {
         program,
         mode: how.mode(),
         limits: Some(limits),
         variables: how.variables(trace),
-        output: Output::File(output.to_path_buf()),
+        output: Output::File(kept.output.to_path_buf()),
         keep_input: keep_input.clone(),
         files,
+        inputs: Inputs {
+            record: Some(inputs_path(trace)),
+            play,
+            serve: None,
+        },
     };
     let finished = run_and_finish(&run, trace, how)?;
+    Conversation::trim(trace)?;
+    let conversation = Conversation::load(trace)?;
     if let Some(path) = keep_input {
         if !path.exists() {
             fs::write(&path, "").map_err(Error::file("write", &path))?;
@@ -159,6 +180,7 @@ pub fn record(
         time: finished.time,
         left_running: finished.left_running,
         visit: finished.visit,
+        conversation,
     })
 }
 

@@ -11,6 +11,7 @@ use norns_wire::environment::{self, Mode, Priorities};
 use norns_wire::schedule::Record;
 
 use crate::files::Files;
+use crate::inputs::Inputs;
 use crate::process::{Ended, Error, Limits, Output, Program, Run};
 use crate::report::Report;
 use crate::schedule::{self, Way};
@@ -34,6 +35,7 @@ pub struct Replayer<'a> {
     /// of this order.
     pub pace: Option<Duration>,
     pub files: Files,
+    pub inputs: Inputs,
 }
 
 impl Replayer<'_> {
@@ -72,6 +74,7 @@ impl Replayer<'_> {
             output: Output::Nowhere,
             keep_input: None,
             files: self.files.clone(),
+            inputs: self.inputs.clone(),
         };
         let ended = run.run()?;
         Ok((Report::read(&report_path)?, ended))

@@ -2,16 +2,20 @@
 //!
 //! A server runs until it is stopped, and does nothing without a client. A session starts the client
 //! as soon as the program listens and stops the program when the client has ended or the time is
-//! over: by SIGTERM first, as an administrator would, and by SIGKILL if that does not help.
+//! over: by SIGTERM first, as an administrator would, and by SIGKILL if that does not help. In replays a
+//! player takes the place of the client.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::conversation::Conversation;
 use crate::listening::{self, Listening};
+use crate::player::Player;
 use crate::process::{Ended, Group, Output, terminate};
 
 /// How long the program may take to end after SIGTERM.
@@ -51,6 +55,7 @@ enum Stage {
         udp_since: Option<Instant>,
     },
     Talks(Group),
+    Plays(Player),
     /// The client has ended, the program may have something left to do.
     Settles {
         since: Instant,
@@ -66,6 +71,7 @@ enum Stage {
 /// The session of one run.
 pub struct Attendance<'a> {
     session: &'a Session,
+    play: Option<&'a Arc<Conversation>>,
     folder: &'a Path,
     output: &'a Output,
     start: Instant,
@@ -80,11 +86,17 @@ pub enum Wish {
 }
 
 impl<'a> Attendance<'a> {
-    /// `output` is where that of the program goes.
-    pub fn begin(session: &'a Session, folder: &'a Path, output: &'a Output) -> Self {
-        let client = session.client.is_some();
+    /// `play` takes the place of the client; `output` is where that of the program goes.
+    pub fn begin(
+        session: &'a Session,
+        play: Option<&'a Arc<Conversation>>,
+        folder: &'a Path,
+        output: &'a Output,
+    ) -> Self {
+        let client = session.client.is_some() || play.is_some();
         Self {
             session,
+            play,
             folder,
             output,
             start: Instant::now(),
@@ -92,7 +104,7 @@ impl<'a> Attendance<'a> {
                 true => Stage::Silent { udp_since: None },
                 false => Stage::Alone,
             },
-            visit: client.then_some(Visit::NotStarted),
+            visit: (client && play.is_none()).then_some(Visit::NotStarted),
         }
     }
 
@@ -109,7 +121,8 @@ impl<'a> Attendance<'a> {
                 false => Wish::GoOn,
             });
         }
-        let is_over = |until: Duration| self.start.elapsed() >= until;
+        // What is played takes as long as it takes.
+        let is_over = |until: Duration| self.start.elapsed() >= until && self.play.is_none();
         if self.session.until.is_some_and(is_over) {
             self.ask_to_stop(program);
             return Ok(Wish::GoOn);
@@ -122,7 +135,9 @@ impl<'a> Attendance<'a> {
                 {
                     return Ok(Wish::GoOn);
                 }
-                if let (Some(client), Some(where_)) = (&self.session.client, where_) {
+                if let (Some(play), Some(_)) = (self.play, where_) {
+                    self.stage = Stage::Plays(Player::start(play, program, self.start));
+                } else if let (Some(client), Some(where_)) = (&self.session.client, where_) {
                     let mut command = self.command(client, where_)?;
                     self.stage = Stage::Talks(Group::start(&mut command)?);
                     self.visit = Some(Visit::Stopped);
@@ -133,6 +148,17 @@ impl<'a> Attendance<'a> {
                     self.visit = Some(judge(status));
                     let since = Instant::now();
                     self.stage = Stage::Settles { since };
+                }
+            }
+            Stage::Plays(player) => {
+                let is_stopped = self.session.client.is_some() || self.session.until.is_some();
+                if player.is_done() {
+                    self.stage = match is_stopped {
+                        true => Stage::Settles {
+                            since: Instant::now(),
+                        },
+                        false => Stage::Alone,
+                    };
                 }
             }
             Stage::Settles { since } => {

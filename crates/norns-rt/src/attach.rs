@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use crate::channels;
 use crate::control;
+use crate::inputs::served;
 use crate::mode::{self, Mode, is_controlled, is_recording, is_serial, mode};
 use crate::record::{self, handles};
 use crate::thread::{self, Thread};
@@ -96,6 +97,7 @@ fn attach_stranger() -> Option<&'static mut Thread> {
         thread.number = thread::next_number();
         thread.parent = thread.number;
         thread.ordinal = STRANGERS.fetch_add(1, Ordering::Relaxed) + 1;
+        thread.name = served::name_of_child(u64::MAX, thread.ordinal);
         begin_thread(thread);
         channels::signal::begins_unseen();
     }
@@ -215,6 +217,7 @@ unsafe extern "C" fn has_forked() {
 /// before the handlers of the program, since it was registered before them.
 pub unsafe extern "C" fn forked() {
     crate::files::forked();
+    served::forked();
     if mode() == Mode::Off {
         return;
     }

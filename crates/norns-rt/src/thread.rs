@@ -10,6 +10,7 @@ use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::detect::Quick;
+use crate::inputs::served::Cursor;
 use crate::interpose::{C11Routine, Call};
 use crate::lock::Lock;
 use crate::record::filter::Filter;
@@ -145,6 +146,10 @@ pub struct Thread {
     pub destructor_rounds: u32,
     /// What replay and detection know of this thread; null in record mode.
     pub control: *const crate::control::thread::ControlThread,
+    /// Its place in the tree of threads as a number, which is the same in every run.
+    pub name: u64,
+    /// What it was served of the recording.
+    pub served: Cursor,
     next_free: *mut Thread,
 }
 
@@ -197,6 +202,7 @@ pub fn allocate() -> *mut Thread {
     thread.values.forget();
     thread.children = 0;
     thread.kernel_id_before_fork = 0;
+    thread.served = Cursor::START;
     thread.once = null_mut();
     thread.control = core::ptr::null();
     thread.stack_size = 0;

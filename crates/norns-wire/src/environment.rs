@@ -30,6 +30,8 @@ pub const FILES: &str = "NORNS_FILES";
 /// The absolute path of the file to which a recording writes what other processes say (`inputs`). It
 /// must not exist.
 pub const INPUTS: &str = "NORNS_INPUTS";
+/// The path of such a file, from which a replay takes the time and random bytes.
+pub const SERVED: &str = "NORNS_SERVED";
 /// Variables without meaning. They keep the size of the environment the same in all runs, and with
 /// it the addresses on the stack.
 pub const PADDING: [&str; 6] = [

@@ -1,5 +1,5 @@
-//! What the runtime notes about files that it cannot look after: a line for each, with the problem and
-//! the path.
+//! What the runtime notes about inputs that a later run does not get as they were: a line for each, with
+//! the problem and the path.
 
 use crate::fields::words;
 
@@ -13,6 +13,9 @@ words! {
         /// The names in a folder were listed in which this run has changed files.
         List = "list",
         LongPath = "long-path",
+        /// A thread asked for more, or in another order, than in the recorded run; instead of a path, what
+        /// it asked for.
+        Value = "value",
     }
 }
 

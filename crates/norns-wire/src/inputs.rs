@@ -1,4 +1,5 @@
-//! What the recorded run got from outside: connections from other processes and what came through them.
+//! What the recorded run got from outside: connections from other processes and what came through them,
+//! the time, and random bytes.
 //!
 //! The runtime appends to a file that it has mapped, so that nothing is lost when the program is killed.
 //! The file begins with `MAGIC` and the position behind the last record, eight bytes each; the rest of it
@@ -9,12 +10,12 @@
 pub const MAGIC: [u8; 8] = *b"norns-i1";
 /// Where the first record begins.
 pub const FIRST: usize = 16;
-/// The length of what follows, the kind, the connection and a number, little-endian: 4, 4, 8 and 8 bytes.
+/// The length of what follows, the kind, who it is about and a number, little-endian: 4, 4, 8 and 8 bytes.
 pub const HEADER: usize = 24;
 /// Where a header has its kind.
 pub const KIND: usize = 4;
 
-/// What happened. `connection` counts the accepted connections from 1.
+/// What happened. Who it is about is a connection and the time (`at_connection`), or a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A connection was accepted; its local name and that of the other end follow, as `struct sockaddr`
@@ -24,10 +25,17 @@ pub enum Kind {
     Received = 2,
     /// The other end sends no more; `number` as above.
     Ended = 3,
-    /// The process connected a socket itself, whose local name follows.
+    /// The process connected a socket itself. Its local name of `number` bytes follows, and the name that
+    /// it was connected with.
     Connected = 4,
-    /// Something was received in a way in which the runtime does not see the bytes.
+    /// Something was received in a way in which the runtime does not see the bytes. The connection 0 stands
+    /// for datagrams.
     Lost = 5,
+    /// A thread asked for the time: `who` is the name of the thread as a number, `number` the clock. A
+    /// `struct timespec` follows.
+    Time = 6,
+    /// A thread asked for random bytes, which follow.
+    Random = 7,
 }
 
 impl Kind {
@@ -38,6 +46,8 @@ impl Kind {
             Kind::Ended,
             Kind::Connected,
             Kind::Lost,
+            Kind::Time,
+            Kind::Random,
         ];
         all.into_iter().find(|kind| *kind as u32 == number)
     }
@@ -48,11 +58,16 @@ pub const fn room(length: usize) -> usize {
     HEADER + length.next_multiple_of(8)
 }
 
+/// Connections are counted from 1, and milliseconds from the start of the process.
+pub const fn at_connection(milliseconds: u32, connection: u32) -> u64 {
+    (milliseconds as u64) << 32 | connection as u64
+}
+
 /// The header of a record, without its kind.
-pub fn header(length: u32, connection: u64, number: u64) -> [u8; HEADER] {
+pub fn header(length: u32, who: u64, number: u64) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     let fields = length.to_le_bytes().into_iter().chain([0; 4]);
-    let fields = fields.chain(connection.to_le_bytes());
+    let fields = fields.chain(who.to_le_bytes());
     let fields = fields.chain(number.to_le_bytes());
     for (to, from) in bytes.iter_mut().zip(fields) {
         *to = from;
@@ -63,9 +78,19 @@ pub fn header(length: u32, connection: u64, number: u64) -> [u8; HEADER] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     pub kind: Kind,
-    pub connection: u64,
+    pub who: u64,
     pub number: u64,
     pub bytes: &'a [u8],
+}
+
+impl Record<'_> {
+    pub fn connection(&self) -> u32 {
+        self.who as u32
+    }
+
+    pub fn milliseconds(&self) -> u32 {
+        (self.who >> 32) as u32
+    }
 }
 
 /// The file is not one of these, or of another version.
@@ -95,7 +120,7 @@ pub fn read(file: &[u8]) -> Result<impl Iterator<Item = Record<'_>>, NotInputs> 
             if let Some(kind) = kind {
                 return Some(Record {
                     kind,
-                    connection: long(8)?,
+                    who: long(8)?,
                     number: long(16)?,
                     bytes,
                 });
@@ -117,11 +142,7 @@ mod tests {
         file.extend([0; 8]);
         for record in records {
             let at = file.len();
-            file.extend(header(
-                record.bytes.len() as u32,
-                record.connection,
-                record.number,
-            ));
+            file.extend(header(record.bytes.len() as u32, record.who, record.number));
             file[at + KIND] = record.kind as u8;
             file.extend(record.bytes);
             file.resize(at + room(record.bytes.len()), 0);
@@ -136,19 +157,20 @@ mod tests {
         let records = [
             Record {
                 kind: Kind::Received,
-                connection: 3,
+                who: at_connection(7, 3),
                 number: 1 << 40,
                 bytes: b"hello",
             },
             Record {
                 kind: Kind::Ended,
-                connection: 3,
+                who: 3,
                 number: 7,
                 bytes: b"",
             },
         ];
         let mut file = file(&records);
         assert!(read(&file).unwrap().eq(records));
+        assert_eq!((records[0].milliseconds(), records[0].connection()), (7, 3));
         // A record that was begun and not finished.
         file[FIRST + KIND] = 0;
         assert!(read(&file).unwrap().eq(records[1..].iter().copied()));

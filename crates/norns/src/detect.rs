@@ -22,7 +22,7 @@ use clap::ValueEnum;
 use norns_check::observed;
 use norns_model::NotAnalysed;
 use norns_replay::report::Race;
-use norns_replay::{Files, Input, Limits, Mode, Program, Report, Session, process};
+use norns_replay::{Files, Input, Inputs, Limits, Mode, Program, Report, Session, process};
 use norns_report::suppression::{Frame, Suppression};
 use norns_report::{Findings, Verdict, fingerprint, suppression, terminal};
 use norns_trace::symbolise::Symboliser;
@@ -97,6 +97,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         output: process::Output::Ours,
         keep_input: None,
         files: Files::Real,
+        inputs: Inputs::default(),
     }
     .run();
     let reports = take_reports(&scratch);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use norns_model::Witness;
 use norns_replay::schedule::{self, Accesses, Way};
-use norns_replay::{Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer};
+use norns_replay::{Conversation, Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer};
 use norns_report::kind::Group;
 use norns_report::{Finding, Verdict};
 use norns_trace::Trace;
@@ -75,6 +75,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         },
         pace: None,
         files: inputs::private_files(&run),
+        inputs: {
+            let path = run.path(name);
+            let has_client = program.session.client.is_some();
+            inputs::of_replays(&path, Conversation::load(&path)?, has_client)
+        },
     };
     count(&arguments, &finding, &replayer, witness.as_ref(), way)
 }

@@ -306,6 +306,12 @@ pub fn reconnected(file: i32) {
     SOCKETS.with(|sockets| sockets.remove(inode));
 }
 
+/// Whether the socket receives datagrams.
+pub fn is_datagram(file: i32) -> bool {
+    const DATAGRAM: i32 = 2;
+    option(file, TYPE) == DATAGRAM
+}
+
 /// Where a datagram to this name arrives, when the socket sends datagrams.
 pub fn destination(file: i32, name: Name) -> Option<Key> {
     const DATAGRAM: i32 = 2;

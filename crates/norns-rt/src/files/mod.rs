@@ -386,8 +386,16 @@ fn resolve(folder: c_int, path: &Path, follows: bool, to: &mut Path) -> bool {
 }
 
 /// Notes what cannot be looked after.
-#[cold]
 fn note(problem: Problem, name: &Path) {
+    note_value(problem, name.bytes());
+}
+
+/// Notes what a later run does not get as it was.
+#[cold]
+pub fn note_value(problem: Problem, name: &[u8]) {
+    if is_off() {
+        return;
+    }
     const WRITE_CREATE_APPEND_CLOEXEC: usize = 0o1 | 0o100 | 0o2000 | 0o2_000_000;
     let mut path = Path::new();
     path.push(root());
@@ -399,7 +407,7 @@ fn note(problem: Problem, name: &Path) {
     let mut line = Path::new();
     line.push(problem.word().as_bytes());
     line.push(b" ");
-    line.push(name.bytes());
+    line.push(name);
     line.push(b"\n");
     sys::write(file, line.bytes());
     sys::close(file);

@@ -1,16 +1,20 @@
 //! What the program gets from other processes through connections that it accepts, written down in a
-//! recording (`wire::inputs`), so that a player outside can say the same again in replays.
+//! recording (`wire::inputs`), so that a player outside can say the same again in replays. `served` has
+//! the time and random bytes.
 //!
 //! A connection is known by its descriptor from `accept` to `close`. What is received through a stream
 //! of the C library, by `splice` or after a `dup2` is not seen; the connection is then noted as lost.
 
+pub mod served;
+
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use crate::channels::socket::is_datagram;
 use crate::mode;
 use crate::sys;
 use crate::wire::environment;
-use crate::wire::inputs::{FIRST, HEADER, KIND, Kind, MAGIC, header, room};
+use crate::wire::inputs::{FIRST, HEADER, KIND, Kind, MAGIC, at_connection, header, room};
 
 /// The size of the file: all that can be written down. Pages that are not used take no room.
 const SIZE: usize = 256 << 20;
@@ -18,6 +22,8 @@ const SIZE: usize = 256 << 20;
 const MOST: usize = 4096;
 
 static LOG: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+/// When the process began, in milliseconds.
+static BEGAN: AtomicU64 = AtomicU64::new(0);
 static ACCEPTED: AtomicU32 = AtomicU32::new(0);
 
 struct Connection {
@@ -41,6 +47,8 @@ static CONNECTIONS: [Connection; MOST] = [const {
 pub unsafe fn begin(variables: *const *const c_char) {
     const READ_WRITE_CREATE_NEW_CLOEXEC: usize = 0o2 | 0o100 | 0o200 | 0o2_000_000;
     const FTRUNCATE: usize = 77;
+    // SAFETY: the caller's promise.
+    unsafe { served::begin(variables) };
     // SAFETY: the caller's promise.
     let Some(path) = (unsafe { mode::variable(variables, environment::INPUTS) }) else {
         return;
@@ -68,7 +76,24 @@ pub unsafe fn begin(variables: *const *const c_char) {
     }
     // SAFETY: as above; mappings are aligned to pages.
     unsafe { end_of(log) }.store(FIRST as u64, Ordering::Relaxed);
+    BEGAN.store(milliseconds(), Ordering::Relaxed);
     LOG.store(log, Ordering::Release);
+}
+
+/// Milliseconds by the kernel's clock.
+fn milliseconds() -> u64 {
+    const CLOCK_GETTIME: usize = 228;
+    const MONOTONIC: usize = 1;
+    let mut now = [0_u64; 2];
+    // SAFETY: the call writes two words to `now`.
+    unsafe { sys::call(CLOCK_GETTIME, MONOTONIC, now.as_mut_ptr() as usize, 0) };
+    now[0] * 1000 + now[1] / 1_000_000
+}
+
+/// The connection, at this time.
+fn now_at(connection: u32) -> u64 {
+    let passed = milliseconds() - BEGAN.load(Ordering::Relaxed);
+    at_connection(passed as u32, connection)
 }
 
 /// The position behind the last record.
@@ -89,7 +114,7 @@ pub type Part = (*const u8, usize);
 /// The parts can be read.
 unsafe fn write(
     kind: Kind,
-    connection: u64,
+    who: u64,
     number: u64,
     length: usize,
     parts: impl Iterator<Item = Part>,
@@ -108,7 +133,7 @@ unsafe fn write(
     // SAFETY: the range was reserved for this thread, and lies within the mapping.
     unsafe {
         let record = log.add(at);
-        for (index, byte) in header(length as u32, connection, number).iter().enumerate() {
+        for (index, byte) in header(length as u32, who, number).iter().enumerate() {
             record.add(index).write(*byte);
         }
         let mut to = record.add(HEADER);
@@ -127,13 +152,13 @@ unsafe fn write(
 }
 
 #[inline(always)]
-fn connection(file: i32) -> Option<(&'static Connection, u64)> {
+fn connection(file: i32) -> Option<(&'static Connection, u32)> {
     if LOG.load(Ordering::Relaxed).is_null() {
         return None;
     }
     let connection = CONNECTIONS.get(usize::try_from(file).ok()?)?;
     let number = connection.number.load(Ordering::Relaxed);
-    (number != 0).then_some((connection, number.into()))
+    (number != 0).then_some((connection, number))
 }
 
 const LONGEST_NAME: usize = 128;
@@ -169,7 +194,7 @@ pub fn accepted(file: i32) {
     unsafe {
         write(
             Kind::Accepted,
-            number.into(),
+            now_at(number),
             own_length as u64,
             length,
             parts.into_iter(),
@@ -180,13 +205,13 @@ pub fn accepted(file: i32) {
             connection.sent.store(0, Ordering::Relaxed);
             connection.number.store(number, Ordering::Relaxed);
         }
-        None => note(Kind::Lost, number.into(), 0),
+        None => note(Kind::Lost, number, 0),
     }
 }
 
-fn note(kind: Kind, connection: u64, number: u64) {
+fn note(kind: Kind, connection: u32, number: u64) {
     // SAFETY: there are no parts.
-    unsafe { write(kind, connection, number, 0, core::iter::empty()) };
+    unsafe { write(kind, now_at(connection), number, 0, core::iter::empty()) };
 }
 
 /// Something was received through a descriptor, or the end was found.
@@ -202,7 +227,7 @@ pub unsafe fn received(file: i32, result: isize, parts: impl Iterator<Item = Par
     let sent = connection.sent.load(Ordering::Relaxed);
     if result > 0 {
         // SAFETY: the caller's promise.
-        unsafe { write(Kind::Received, number, sent, result as usize, parts) };
+        unsafe { write(Kind::Received, now_at(number), sent, result as usize, parts) };
         return;
     }
     // SAFETY: the error number of this thread.
@@ -235,14 +260,42 @@ pub fn closes(file: i32) {
     }
 }
 
-/// The process has connected a socket: the other end may be its own.
-pub fn connected(file: i32) {
-    if LOG.load(Ordering::Relaxed).is_null() {
+/// The process has connected a socket to this name: the other end may be its own.
+///
+/// # Safety
+/// `to` is null or has `length` bytes.
+pub unsafe fn connected(file: i32, to: *const u8, length: usize) {
+    if LOG.load(Ordering::Relaxed).is_null() || to.is_null() {
         return;
     }
     let mut own = [0; LONGEST_NAME];
-    let length = name(GETSOCKNAME, file, &mut own);
-    let parts = [(own.as_ptr(), length)];
-    // SAFETY: the part is of the array.
-    unsafe { write(Kind::Connected, 0, 0, length, parts.into_iter()) };
+    let own_length = name(GETSOCKNAME, file, &mut own);
+    let length = length.min(LONGEST_NAME);
+    let parts = [(own.as_ptr(), own_length), (to, length)];
+    // SAFETY: the first part is of the array, the second one is the caller's promise.
+    unsafe {
+        write(
+            Kind::Connected,
+            0,
+            own_length as u64,
+            own_length + length,
+            parts.into_iter(),
+        );
+    }
+}
+
+/// A datagram was received: these are not written down.
+#[inline(always)]
+pub fn datagram(file: i32, result: isize) {
+    if result > 0 && !LOG.load(Ordering::Relaxed).is_null() && connection(file).is_none() {
+        note_datagram(file);
+    }
+}
+
+#[cold]
+fn note_datagram(file: i32) {
+    static NOTED: AtomicU32 = AtomicU32::new(0);
+    if is_datagram(file) && NOTED.swap(1, Ordering::Relaxed) == 0 {
+        note(Kind::Lost, 0, 0);
+    }
 }

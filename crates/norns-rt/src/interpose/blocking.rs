@@ -9,6 +9,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use crate::control::{self, futex, serial};
 use crate::errno::EINTR;
+use crate::inputs::served;
 use crate::mode::{is_controlled, is_serial};
 use crate::record::{handles, values};
 use crate::{interpose, real, sys};
@@ -139,6 +140,8 @@ interpose! {
     }
     fn clock_nanosleep(clock: c_int, flags: c_int, time: *const Time, rest: *mut Time) -> c_int |pc| {
         let absolute = flags & 1 != 0;
+        let own = served::deadline(clock, time.cast()).filter(|_| absolute);
+        let time = own.as_ref().map_or(time, |own| (&raw const *own).cast());
         let slept = if clock > 1 {
             None
         } else if absolute && is_serial() {

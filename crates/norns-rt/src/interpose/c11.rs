@@ -184,8 +184,8 @@ interpose! {
         if is_off() {
             return real_call::cnd_timedwait(condition, mutex, until);
         }
-        let deadline = Deadline { clock: -1, until, timed_out: TIMED_OUT };
         let earlier = Until::of(condition::clock_of(condition, -1), until);
+        let deadline = Deadline { clock: -1, until: earlier.time(), timed_out: TIMED_OUT };
         condition::wait(condition, mutex, Some(deadline), pc, || {
             real_call::cnd_timedwait(condition, mutex, earlier.time())
         })

@@ -245,8 +245,8 @@ interpose! {
         if is_off() {
             return real_call::pthread_cond_timedwait(condition, mutex, until);
         }
-        let deadline = Deadline { clock: -1, until, timed_out: ETIMEDOUT };
         let earlier = Until::of(clock_of(condition, -1), until);
+        let deadline = Deadline { clock: -1, until: earlier.time(), timed_out: ETIMEDOUT };
         wait(condition, mutex, Some(deadline), pc, || {
             real_call::pthread_cond_timedwait(condition, mutex, earlier.time())
         })
@@ -256,8 +256,8 @@ interpose! {
         if is_off() {
             return real_call::pthread_cond_clockwait(condition, mutex, clock, until);
         }
-        let deadline = Deadline { clock, until, timed_out: ETIMEDOUT };
         let earlier = Until::of(clock, until);
+        let deadline = Deadline { clock, until: earlier.time(), timed_out: ETIMEDOUT };
         wait(condition, mutex, Some(deadline), pc, || {
             real_call::pthread_cond_clockwait(condition, mutex, clock, earlier.time())
         })

@@ -11,6 +11,7 @@ use crate::channels::socket::{self, Name};
 use crate::channels::transfer::{self, Leaves, receiving, sending};
 use crate::channels::{self, watching};
 use crate::files::{HERE, redirected};
+use crate::inputs::served;
 use crate::mode::is_off;
 use crate::{inputs, interpose, real};
 
@@ -74,6 +75,22 @@ mod real_functions {
 
 use real_functions as real_call;
 
+/// `struct itimerspec`.
+#[repr(C)]
+struct TimerTimes {
+    interval: served::Time,
+    first: served::Time,
+}
+
+impl TimerTimes {
+    /// # Safety
+    /// `given` is null or a `struct itimerspec`.
+    unsafe fn of(given: Bytes) -> Option<Self> {
+        // SAFETY: the caller's promise.
+        (!given.is_null()).then(|| unsafe { given.cast::<TimerTimes>().read() })
+    }
+}
+
 /// What a program writes to an eventfd.
 ///
 /// # Safety
@@ -123,14 +140,12 @@ fn leaves(flags: c_int) -> Leaves {
 /// `to` has as many bytes as `result` says.
 unsafe fn got_bytes(file: c_int, to: Bytes, size: usize, flags: c_int, result: isize) {
     if leaves(flags) == Leaves::Nothing && size > 0 {
+        inputs::datagram(file, result);
         // SAFETY: the caller's promise.
-        unsafe {
-            inputs::received(
-                file,
-                result,
-                core::iter::once((to.cast_const().cast(), size)),
-            )
-        };
+        unsafe { served::read(file, to.cast(), result) };
+        let part = (to.cast_const().cast(), size);
+        // SAFETY: the caller's promise.
+        unsafe { inputs::received(file, result, core::iter::once(part)) };
     }
 }
 
@@ -318,6 +333,7 @@ interpose! {
             })
         });
         if leaves(flags) == Leaves::Nothing && !message.is_null() {
+            inputs::datagram(file, result);
             inputs::received(file, result, buffer::pieces_of_message(message));
         }
         result
@@ -423,7 +439,10 @@ interpose! {
         buffer::kernel_reads(address, length as usize, pc);
         connecting(file, address, length, pc, || {
             let result = away(|| real_call::connect(file, address, length));
-            inputs::connected(file);
+            const EINPROGRESS: c_int = 115;
+            if result == 0 || *crate::sys::__errno_location() == EINPROGRESS {
+                inputs::connected(file, address.cast(), length as usize);
+            }
             result
         })
     }
@@ -503,6 +522,15 @@ interpose! {
     }
     fn timerfd_settime(file: c_int, flags: c_int, new: Bytes, old: Bytes) -> c_int |pc| {
         channels::send(channels::descriptor::timer(), pc);
+        const ABSOLUTE: c_int = 1;
+        let mut times = TimerTimes::of(new);
+        if flags & ABSOLUTE != 0
+            && let Some(times) = &mut times
+            && let Some(first) = served::deadline_of_timer(&raw const times.first)
+        {
+            times.first = first;
+        }
+        let new = times.as_ref().map_or(new, |times| (&raw const *times).cast_mut().cast());
         real_call::timerfd_settime(file, flags, new, old)
     }
 }

@@ -72,6 +72,16 @@ fn folder_of(own: &Option<Path>, folder: c_int) -> c_int {
     if own.is_some() { HERE } else { folder }
 }
 
+/// A file was opened: its descriptor, or an error below zero.
+///
+/// # Safety
+/// `path` is null or a string.
+unsafe fn opened(path: Text, file: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { inputs::served::opened(path, file) };
+    file
+}
+
 /// What `fopen` with this mode does.
 ///
 /// # Safety
@@ -186,35 +196,35 @@ interpose! {
     // The last argument of `open` is in a register whether the program passed it or not.
     fn open(path: Text, flags: c_int, mode: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::of_flags(flags));
-        real_call::open(or(&own, path), flags, mode)
+        opened(path, real_call::open(or(&own, path), flags, mode))
     }
     fn open64(path: Text, flags: c_int, mode: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::of_flags(flags));
-        real_call::open64(or(&own, path), flags, mode)
+        opened(path, real_call::open64(or(&own, path), flags, mode))
     }
     fn openat(folder: c_int, path: Text, flags: c_int, mode: c_int) -> c_int |pc| {
         let own = redirected(folder, path, Wish::of_flags(flags));
-        real_call::openat(folder_of(&own, folder), or(&own, path), flags, mode)
+        opened(path, real_call::openat(folder_of(&own, folder), or(&own, path), flags, mode))
     }
     fn openat64(folder: c_int, path: Text, flags: c_int, mode: c_int) -> c_int |pc| {
         let own = redirected(folder, path, Wish::of_flags(flags));
-        real_call::openat64(folder_of(&own, folder), or(&own, path), flags, mode)
+        opened(path, real_call::openat64(folder_of(&own, folder), or(&own, path), flags, mode))
     }
     fn __open_2(path: Text, flags: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::of_flags(flags));
-        real_call::__open_2(or(&own, path), flags)
+        opened(path, real_call::__open_2(or(&own, path), flags))
     }
     fn __open64_2(path: Text, flags: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::of_flags(flags));
-        real_call::__open64_2(or(&own, path), flags)
+        opened(path, real_call::__open64_2(or(&own, path), flags))
     }
     fn __openat_2(folder: c_int, path: Text, flags: c_int) -> c_int |pc| {
         let own = redirected(folder, path, Wish::of_flags(flags));
-        real_call::__openat_2(folder_of(&own, folder), or(&own, path), flags)
+        opened(path, real_call::__openat_2(folder_of(&own, folder), or(&own, path), flags))
     }
     fn __openat64_2(folder: c_int, path: Text, flags: c_int) -> c_int |pc| {
         let own = redirected(folder, path, Wish::of_flags(flags));
-        real_call::__openat64_2(folder_of(&own, folder), or(&own, path), flags)
+        opened(path, real_call::__openat64_2(folder_of(&own, folder), or(&own, path), flags))
     }
     fn creat(path: Text, mode: c_int) -> c_int |pc| {
         const FLAGS: c_int = 0o1101;

@@ -9,6 +9,7 @@ use core::ffi::{c_char, c_int, c_long, c_void};
 use super::buffer::{filled, kernel_reads, reads, seen, writes};
 use super::files::or;
 use crate::files::{HERE, Wish, redirected};
+use crate::inputs::served;
 use crate::{interpose, real};
 
 type Text = *const c_char;
@@ -45,6 +46,11 @@ mod real_functions {
         fn time(to: *mut i64) -> i64;
         fn gettimeofday(to: Place, zone: Place) -> c_int;
         fn clock_gettime(clock: c_int, to: Place) -> c_int;
+        fn getrandom(to: Place, size: usize, flags: u32) -> isize;
+        fn getentropy(to: Place, size: usize) -> c_int;
+        fn arc4random() -> u32;
+        fn arc4random_uniform(below: u32) -> u32;
+        fn arc4random_buf(to: Place, size: usize);
         fn gmtime(time: *const i64) -> Place;
         fn localtime(time: *const i64) -> Place;
         fn gmtime_r(time: *const i64, to: Place) -> Place;
@@ -201,15 +207,65 @@ fn changes_environment(pc: usize) {
 
 interpose! {
     fn time(to: *mut i64) -> i64 |pc| {
-        let result = real_call::time(to);
+        let [result, _] = served::time(served::SECONDS, [real_call::time(to), 0]);
+        if !to.is_null() {
+            *to = result;
+        }
         filled(to, TIME, pc);
         result
     }
     fn gettimeofday(to: Place, zone: Place) -> c_int |pc| {
-        filling(to, TIMESPEC, pc, || real_call::gettimeofday(to, zone))
+        filling(to, TIMESPEC, pc, || {
+            let result = real_call::gettimeofday(to, zone);
+            if result == 0 && !to.is_null() {
+                let place = to.cast::<served::Time>();
+                let [seconds, microseconds] = *place;
+                let [seconds, nanoseconds] = served::time(0, [seconds, microseconds * 1000]);
+                *place = [seconds, nanoseconds / 1000];
+            }
+            result
+        })
     }
     fn clock_gettime(clock: c_int, to: Place) -> c_int |pc| {
-        filling(to, TIMESPEC, pc, || real_call::clock_gettime(clock, to))
+        filling(to, TIMESPEC, pc, || {
+            let result = real_call::clock_gettime(clock, to);
+            if result == 0 {
+                let place = to.cast::<served::Time>();
+                *place = served::time(clock, *place);
+            }
+            result
+        })
+    }
+    fn getrandom(to: Place, size: usize, flags: u32) -> isize |pc| {
+        let result = real_call::getrandom(to, size, flags);
+        served::random(to.cast(), result);
+        super::buffer::received(to, result, size, pc);
+        result
+    }
+    fn getentropy(to: Place, size: usize) -> c_int |pc| {
+        filling(to, size, pc, || {
+            let result = real_call::getentropy(to, size);
+            if result == 0 {
+                served::random(to.cast(), size as isize);
+            }
+            result
+        })
+    }
+    fn arc4random() -> u32 |pc| {
+        let mut result = real_call::arc4random();
+        served::random((&raw mut result).cast(), size_of::<u32>() as isize);
+        result
+    }
+    fn arc4random_uniform(below: u32) -> u32 |pc| {
+        let mut result = real_call::arc4random_uniform(below);
+        served::random((&raw mut result).cast(), size_of::<u32>() as isize);
+        // What was recorded was below the same number, if the program asked for the same.
+        if below == 0 { 0 } else { result % below }
+    }
+    fn arc4random_buf(to: Place, size: usize) |pc| {
+        real_call::arc4random_buf(to, size);
+        served::random(to.cast(), size as isize);
+        filled(to, size, pc);
     }
     fn gmtime(time: *const i64) -> Place |pc| {
         reads(time, TIME, pc);

@@ -11,6 +11,7 @@ use super::buffer;
 use crate::channels::signal::{self, Target};
 use crate::channels::transfer::{Leaves, receiving, sending};
 use crate::channels::{self, Key, kind, unknown};
+use crate::inputs::served;
 use crate::{inputs, interpose, real};
 
 mod real_functions {
@@ -30,6 +31,7 @@ const KILL: c_long = 62;
 const TKILL: c_long = 200;
 const FUTEX: c_long = 202;
 const TGKILL: c_long = 234;
+const GETRANDOM: c_long = 318;
 
 /// What a futex call does for others, by its number without flags.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,6 +86,16 @@ unsafe extern "C-unwind" fn implementation(
     f: usize,
     pc: usize,
 ) -> c_long {
+    // A wait for a futex may have an absolute time-out, by either clock.
+    const WAIT_UNTIL: usize = 9;
+    const BY_DAY: usize = 256;
+    let own = if number == FUTEX && b & 0x7f == WAIT_UNTIL {
+        // SAFETY: the program passed null or a `struct timespec`.
+        unsafe { served::deadline(c_int::from(b & BY_DAY == 0), d as *const served::Time) }
+    } else {
+        None
+    };
+    let d = own.as_ref().map_or(d, |own| &raw const *own as usize);
     // SAFETY: the program's own call, passed on with its arguments.
     let call = || unsafe { real_call::syscall(number, a, b, c, d, e, f) };
     match number {
@@ -117,6 +129,12 @@ unsafe extern "C-unwind" fn implementation(
             sending(a as c_int, c, value, pc, || {
                 on(a as c_int, POLLOUT, || call() as isize)
             }) as c_long
+        }
+        GETRANDOM => {
+            let result = call();
+            // SAFETY: the kernel has just filled in so many bytes.
+            unsafe { served::random(a as *mut u8, result as isize) };
+            result
         }
         KILL => {
             signal::sends(b as c_int, Target::Process, pc);

@@ -9,6 +9,7 @@ use core::ffi::{c_int, c_void};
 use super::acquire;
 use crate::control;
 use crate::errno::{EBUSY, ETIMEDOUT};
+use crate::inputs::served::name_of_child;
 use crate::mode::{Mode, is_controlled, mode};
 use crate::operation::Operation;
 use crate::record::{self, handles, values};
@@ -125,6 +126,7 @@ pub unsafe fn create(
     child.number = number;
     child.parent = parent.number;
     child.ordinal = parent.children + 1;
+    child.name = name_of_child(parent.name, child.ordinal);
     child.start = start;
     child.argument = argument;
     child.stack_size = attributes.stack_size;

@@ -13,6 +13,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::inputs::served;
 use crate::{sys, thread};
 
 static IMPATIENT: AtomicBool = AtomicBool::new(false);
@@ -57,7 +58,8 @@ fn sleep(nanoseconds: u64) {
     unsafe { sys::call(NANOSLEEP, pause.as_ptr() as usize, 0, 0) };
 }
 
-/// When a timed operation gives up: the time of the program, or an earlier one.
+/// When a timed operation gives up: the time of the program, or an earlier one. In a replay, whose clocks
+/// are not the kernel's, the same moment by the kernel's clock.
 pub struct Until {
     given: *const c_void,
     earlier: Option<[i64; 2]>,
@@ -72,7 +74,8 @@ impl Until {
             // SAFETY: the caller promises that `given` is a `struct timespec`.
             unsafe { earlier(clock, given) }
         } else {
-            None
+            // SAFETY: as above.
+            unsafe { served::deadline(clock, given.cast()) }
         };
         Until { given, earlier }
     }

@@ -1,7 +1,11 @@
 //! What a check keeps of the recorded run's inputs, so that later runs get the same.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use norns_model::NotAnalysed;
-use norns_replay::{Files, Problem};
+use norns_replay::conversation::inputs_path;
+use norns_replay::{Conversation, Files, Inputs, Problem};
 
 use crate::runs::Run;
 
@@ -20,6 +24,32 @@ pub fn private_files(run: &Run) -> Files {
     }
 }
 
+/// What replays of this recording get from outside. A client that cannot be played as a whole talks to the
+/// program again; where there is none, what can be played is.
+pub fn of_replays(trace: &Path, conversation: Conversation, has_client: bool) -> Inputs {
+    let play = match has_client {
+        true => conversation.is_whole(),
+        false => !conversation.connections.is_empty(),
+    };
+    Inputs {
+        record: None,
+        play: play.then(|| Arc::new(conversation)),
+        serve: Some(inputs_path(trace)),
+    }
+}
+
+/// What replays of a recording do not get from it.
+pub fn unserved(conversation: &Conversation, has_client: bool) -> Option<NotAnalysed> {
+    let mut problems = conversation.unserved.clone();
+    problems.truncate(NAMED);
+    if has_client && !problems.is_empty() {
+        problems.push("so the client talks to every replay".into());
+    }
+    let outgoing = conversation.outgoing.iter().take(NAMED);
+    problems.extend(outgoing.map(|with| format!("the program connects with {with} again")));
+    (!problems.is_empty()).then_some(NotAnalysed::Inputs { problems })
+}
+
 /// What the runs of this check did not get as the first one did.
 pub fn problems(run: &Run) -> Option<NotAnalysed> {
     let mut all = Files::problems(&run.path(KEPT_FILES));
@@ -35,6 +65,7 @@ pub fn problems(run: &Run) -> Option<NotAnalysed> {
             format!("only the first run could rename, remove or change the folder {path}")
         }
         Problem::List => format!("the list of files in {path} is that after the first run"),
+        Problem::Value => format!("replays asked for {path} more often or in another order"),
         Problem::LongPath => format!("the path {path} is too long for a private copy"),
     };
     let mut problems: Vec<String> = all.iter().take(NAMED).map(sentence).collect();

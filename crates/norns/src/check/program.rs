@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use norns_check::{Hang, Outcome, Recorded, Replayed, Rerun};
 use norns_model::{Bug, NotAnalysed, Witness};
+use norns_replay::record::Kept;
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
-use norns_replay::{Ended, Files, How, Limits, Program, Replayer, Report, Sighting, record};
+use norns_replay::{
+    Ended, Files, How, Inputs, Limits, Program, Replayer, Report, Sighting, record,
+};
 use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
 
@@ -42,6 +45,8 @@ pub struct Checked<'a> {
     replays: usize,
     /// Whether the user has been told that a report was not understood.
     warned: bool,
+    /// What replays of the last recording get from outside.
+    inputs: Inputs,
 }
 
 impl<'a> Checked<'a> {
@@ -62,6 +67,7 @@ impl<'a> Checked<'a> {
             recording_took: Duration::ZERO,
             replays: 0,
             warned: false,
+            inputs: Inputs::default(),
         }
     }
 
@@ -105,6 +111,7 @@ impl<'a> Checked<'a> {
             },
             pace: Some(self.recording_took),
             files: inputs::private_files(self.run),
+            inputs: self.inputs.clone(),
         }
     }
 }
@@ -149,8 +156,18 @@ impl norns_check::Program for Checked<'_> {
             },
             _ => inputs::private_files(self.run),
         };
-        let input = path("input");
-        let recorded = record(self.program, &trace, &output, &input, files, limits, how)?;
+        // The client says it again in its own way; where there was none, the player is one.
+        let has_client = self.program.session.client.is_some();
+        let play = self.inputs.play.take().filter(|_| !has_client);
+        let kept = Kept {
+            trace: &trace,
+            output: &output,
+            input: &path("input"),
+        };
+        let recorded = record(self.program, &kept, files, play, limits, how)?;
+        let conversation = recorded.conversation;
+        let problems = inputs::unserved(&conversation, has_client);
+        self.inputs = inputs::of_replays(&trace, conversation, has_client);
         self.recording_took = recorded.time;
         if run == 0 {
             self.first_took = recorded.time;
@@ -174,6 +191,7 @@ impl norns_check::Program for Checked<'_> {
                 last_lines,
             });
         }
+        not_analysed.extend(problems);
         let mut trace = recorded.recording.trace;
         if !self.arguments.values {
             // One thread at a time was wanted for its schedule only.

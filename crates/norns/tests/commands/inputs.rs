@@ -1,4 +1,5 @@
-//! What a program gets from outside while it runs: clients of servers, standard input.
+//! What a program gets from outside while it runs: clients of servers, standard input, files, the time and
+//! random bytes.
 
 use std::fs;
 use std::io::{Seek, SeekFrom};
@@ -271,4 +272,85 @@ fn only_the_recorded_run_changes_files() {
     let (status, text) = norns(&["replay", id.unwrap(), "--times", "3"]);
     assert_eq!(status, Some(0), "{text}");
     assert_eq!(listing(&checked), listing(&alone));
+}
+
+/// A client that talks to the server once only.
+fn once(client: &str) -> String {
+    format!("if mkdir used; then {client}; else exit 9; fi")
+}
+
+#[test]
+fn replays_need_no_client() {
+    let folder = folder("played");
+    let source = program("server");
+    let client = once(TWO_CONNECTIONS);
+    let check = ["check", source.to_str().unwrap(), "--runs", "1"];
+    let output = norns(&folder, &[&check[..], &["--client", &client]].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(!text.contains("not analysed"), "{text}");
+    let id = text.split_whitespace().rfind(|word| word.len() == 4);
+    let output = norns(&folder, &["replay", id.unwrap(), "--times", "3"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("happened 3 of 3 times"), "{text}");
+}
+
+#[test]
+fn a_client_whose_words_are_not_seen_talks_to_replays() {
+    let folder = folder("not-played");
+    let source = fs::read_to_string(program("server")).unwrap();
+    // The C library reads by itself.
+    let source = source.replace(
+        "while ((length = read(connection, line, sizeof line - 1)) > 0) {",
+        "FILE *stream = fdopen(connection, \"r\");\n\
+         while (fgets(line, sizeof line, stream) && (length = strlen(line)) > 0) {",
+    );
+    fs::write(folder.join("server.c"), source).unwrap();
+    let output = norns(
+        &folder,
+        &[
+            "check",
+            "server.c",
+            "--runs",
+            "1",
+            "--client",
+            TWO_CONNECTIONS,
+        ],
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for sentence in [
+        "read in a way that is not seen",
+        "so the client talks to every replay",
+    ] {
+        assert!(text.contains(sentence), "lacks `{sentence}`: {text}");
+    }
+}
+
+#[test]
+fn replays_get_the_recorded_time_and_random_bytes() {
+    let folder = folder("chance");
+    let source = program("chance");
+    let words = [
+        "check",
+        source.to_str().unwrap(),
+        "--runs",
+        "1",
+        "--",
+        "log",
+    ];
+    let output = norns(&folder, &words);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(!text.contains("not analysed"), "{text}");
+    let recorded = fs::read_to_string(folder.join("log")).unwrap();
+    assert!(recorded.ends_with("| waited\n"), "{recorded}");
+    assert_eq!(recorded.lines().count(), 1, "{recorded}");
+    // The last replay has left its own copy of the file.
+    let served = Command::new("sh")
+        .args(["-c", "cat $(find runs -path '*/replays/files/*' -name log)"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&served.stdout), recorded);
 }
