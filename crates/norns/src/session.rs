@@ -7,9 +7,9 @@ use norns_replay::{Session, Visit};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A shell command that talks to the program: started in every run as soon as the program listens,
-    /// with the port in NORNS_PORT. When it has ended, the program is stopped (SIGTERM, and SIGKILL
-    /// five seconds later)
+    /// A shell command that talks to the program while it is recorded: started as soon as the program
+    /// listens, with the port in NORNS_PORT. When it has ended, the program is stopped (SIGTERM, and
+    /// SIGKILL five seconds later). Replays of `check` repeat what it said
     #[arg(long, value_name = "COMMAND")]
     client: Option<OsString>,
     /// Stop the program after this time, also if its client still runs

@@ -306,6 +306,70 @@ pub fn reconnected(file: i32) {
     SOCKETS.with(|sockets| sockets.remove(inode));
 }
 
+/// Lets a socket have a name that an earlier run of the program has left: a port that the kernel keeps for
+/// late packets, or the file of a local socket at which nobody listens any more.
+///
+/// # Safety
+/// `address` is null or has `length` readable bytes.
+pub unsafe fn reuse_name(file: i32, address: *const u8, length: usize) {
+    const SETSOCKOPT: usize = 54;
+    const SOCKET_LEVEL: usize = 1;
+    const REUSE_ADDRESS: usize = 2;
+    const LOCAL: u8 = 1;
+    const STREAM: i32 = 1;
+    if address.is_null() || length < 3 || option(file, TYPE) != STREAM {
+        return;
+    }
+    let yes = 1i32;
+    // SAFETY: the kernel reads an `int`.
+    unsafe {
+        sys::call6(
+            SETSOCKOPT,
+            file as usize,
+            SOCKET_LEVEL,
+            REUSE_ADDRESS,
+            &raw const yes as usize,
+            size_of::<i32>(),
+            0,
+        )
+    };
+    // SAFETY: the caller's promise.
+    let (family, first) = unsafe { (*address, *address.add(2)) };
+    if family == LOCAL && first != 0 {
+        // SAFETY: the caller's promise.
+        unsafe { remove_if_left(address, length) };
+    }
+}
+
+/// # Safety
+/// `address` has `length` bytes, the name of a local socket with a path.
+unsafe fn remove_if_left(address: *const u8, length: usize) {
+    const SOCKET: usize = 41;
+    const CONNECT: usize = 42;
+    const UNLINK: usize = 87;
+    const LOCAL_STREAM_CLOEXEC: [usize; 2] = [1, 0o2_000_001];
+    const ECONNREFUSED: i32 = 111;
+    let [domain, sort] = LOCAL_STREAM_CLOEXEC;
+    // SAFETY: has no effect on memory.
+    let probe = unsafe { sys::call(SOCKET, domain, sort, 0) };
+    if probe < 0 {
+        return;
+    }
+    // SAFETY: the kernel reads the name.
+    let answer = unsafe { sys::call(CONNECT, probe as usize, address as usize, length) };
+    sys::close(probe as i32);
+    let mut path = [0u8; LONGEST_NAME];
+    let bytes = length.min(LONGEST_NAME) - 2;
+    for (at, byte) in path[..bytes].iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *byte = unsafe { *address.add(2 + at) };
+    }
+    if crate::errno::failed_with(answer, ECONNREFUSED) {
+        // SAFETY: the path ends with a zero byte: the array is longer than it.
+        unsafe { sys::call(UNLINK, path.as_ptr() as usize, 0, 0) };
+    }
+}
+
 /// Whether the socket receives datagrams.
 pub fn is_datagram(file: i32) -> bool {
     const DATAGRAM: i32 = 2;

@@ -134,6 +134,12 @@ impl Wish {
 
 pub const HERE: c_int = -100;
 
+/// Whether this run is to leave nothing behind.
+#[inline(always)]
+pub fn are_private() -> bool {
+    WAY.load(Ordering::Relaxed) == PRIVATE
+}
+
 /// Whether paths mean what they mean without us.
 #[inline(always)]
 pub fn is_off() -> bool {

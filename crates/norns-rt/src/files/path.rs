@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use crate::sys;
 
 /// Longer paths are left alone.
-const MOST: usize = 2048;
+const MOST: usize = 1024;
 
 /// A path that ends with a zero byte.
 pub struct Path {

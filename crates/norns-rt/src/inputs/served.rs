@@ -10,7 +10,7 @@
 //! reads from `/dev/urandom`.
 
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use super::{LOG, end_of, write};
 use crate::files;
@@ -24,8 +24,8 @@ use crate::wire::inputs::{FIRST, HEADER, KIND, Kind, MAGIC, room};
 /// The recording from which this run is served, and its length.
 static SERVED: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
-/// Beyond this part of the file the time is not written down any more.
-const MOST_TIMES: u64 = 32 << 20;
+/// Beyond this part of the file neither is written down any more: the rest is for connections.
+const MOST_BYTES: u64 = 32 << 20;
 
 /// `struct timespec`.
 pub type Time = [i64; 2];
@@ -71,9 +71,20 @@ pub unsafe fn begin(variables: *const *const c_char) {
     sys::close(file);
 }
 
-/// In the child process after a fork, which was not recorded: its clocks go on.
+/// Whether this is a process that the program forked.
+static IN_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// In the child process after a fork: what it asks for is neither written down nor served. Its clocks go
+/// on.
 pub fn forked() {
+    IN_CHILD.store(true, Ordering::Relaxed);
     SERVED.store(core::ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// Whether what is asked for can be written down.
+fn is_written(log: *mut u8) -> bool {
+    // SAFETY: `log` is the mapping.
+    !IN_CHILD.load(Ordering::Relaxed) && unsafe { end_of(log) }.load(Ordering::Relaxed) < MOST_BYTES
 }
 
 /// How far a thread has come in what it is served.
@@ -174,20 +185,11 @@ fn timed(clock: c_int, real: Time) -> Time {
     };
     let log = LOG.load(Ordering::Acquire);
     if !log.is_null() {
-        // SAFETY: `log` is the mapping.
-        if unsafe { end_of(log) }.load(Ordering::Relaxed) < MOST_TIMES {
-            let part = (real.as_ptr().cast(), size_of::<Time>());
-            let name = thread.name;
+        if is_written(log) {
+            let (start, size) = (real.as_ptr().cast(), size_of::<Time>());
+            let parts = core::iter::once((start, size));
             // SAFETY: the part is `real`.
-            unsafe {
-                write(
-                    Kind::Time,
-                    name,
-                    clock as u64,
-                    part.1,
-                    core::iter::once(part),
-                )
-            };
+            unsafe { write(Kind::Time, thread.name, clock as u64, size, parts) };
         }
         return real;
     }
@@ -314,10 +316,13 @@ unsafe fn drawn(to: *mut u8, length: usize) {
     let Some(thread) = thread::current() else {
         return;
     };
-    if !LOG.load(Ordering::Acquire).is_null() {
-        let part = (to.cast_const(), length);
-        // SAFETY: the caller's promise.
-        unsafe { write(Kind::Random, thread.name, 0, length, core::iter::once(part)) };
+    let log = LOG.load(Ordering::Acquire);
+    if !log.is_null() {
+        if is_written(log) {
+            let parts = core::iter::once((to.cast_const(), length));
+            // SAFETY: the caller's promise.
+            unsafe { write(Kind::Random, thread.name, 0, length, parts) };
+        }
         return;
     }
     let Some(served) = next(Kind::Random, thread.name, thread.served.random) else {

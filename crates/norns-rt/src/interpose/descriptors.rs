@@ -10,7 +10,7 @@ use crate::channels::life;
 use crate::channels::socket::{self, Name};
 use crate::channels::transfer::{self, Leaves, receiving, sending};
 use crate::channels::{self, watching};
-use crate::files::{HERE, redirected};
+use crate::files::{self, HERE, redirected};
 use crate::inputs::served;
 use crate::mode::is_off;
 use crate::{inputs, interpose, real};
@@ -54,6 +54,7 @@ mod real_functions {
         fn vmsplice(file: c_int, parts: *const Part, count: usize, flags: c_uint) -> isize;
         fn accept(file: c_int, address: Bytes, length: Bytes) -> c_int;
         fn accept4(file: c_int, address: Bytes, length: Bytes, flags: c_int) -> c_int;
+        fn bind(file: c_int, address: Bytes, length: u32) -> c_int;
         fn connect(file: c_int, address: Bytes, length: u32) -> c_int;
         fn socketpair(domain: c_int, sort: c_int, protocol: c_int, ends: *mut [c_int; 2]) -> c_int;
         fn shutdown(file: c_int, how: c_int) -> c_int;
@@ -434,6 +435,12 @@ interpose! {
             on(file, POLLIN, || real_call::accept4(file, address, length, flags))
         });
         buffer::filling_address(address, length, pc, call, |result| result >= 0)
+    }
+    fn bind(file: c_int, address: Bytes, length: u32) -> c_int |pc| {
+        if files::are_private() {
+            socket::reuse_name(file, address.cast(), length as usize);
+        }
+        real_call::bind(file, address, length)
     }
     fn connect(file: c_int, address: Bytes, length: u32) -> c_int |pc| {
         buffer::kernel_reads(address, length as usize, pc);
