@@ -59,14 +59,13 @@ fn check(
     }
 }
 
-/// A client that is two connections at the same time, of three requests each.
+/// A client with two connections that are open at the same time, and three requests through each.
 const TWO_CONNECTIONS: &str = r#"bash -c '
-    talk() {
-        exec 3<>/dev/tcp/127.0.0.1/$NORNS_PORT
-        for i in 1 2 3; do echo "add $1" >&3; read -r sum <&3; done
-        exec 3>&-
-    }
-    talk 1 & talk 2 & wait'"#;
+    exec 3<>/dev/tcp/127.0.0.1/$NORNS_PORT 4<>/dev/tcp/127.0.0.1/$NORNS_PORT
+    for i in 1 2 3; do
+        echo "add 1" >&3; read -r sum <&3
+        echo "add 2" >&4; read -r sum <&4
+    done'"#;
 
 #[test]
 fn a_server_is_checked_with_its_client() {
