@@ -1,5 +1,6 @@
 //! What happened before the first thread was created and matters afterwards: semaphores and
-//! barriers that exist, with their values, and locks that are held.
+//! barriers that exist, with their values, and locks that are held. Where the other objects were
+//! initialised is kept as well, as far as there is room: reports name an object by that line.
 
 use core::ffi::{c_int, c_void};
 
@@ -14,6 +15,8 @@ real! {
 }
 
 const ROOM: usize = 4096;
+/// The objects that are kept for their names only leave the other half to those that matter more.
+const ROOM_FOR_NAMES: usize = ROOM / 2;
 
 struct Table {
     kept: [Option<Operation>; ROOM],
@@ -31,6 +34,13 @@ static TABLE: Lock<Table> = Lock::new(Table {
 
 impl Table {
     fn add(&mut self, operation: Operation) {
+        if !self.put(operation) {
+            self.lost += 1;
+        }
+    }
+
+    /// Whether there was room for it.
+    fn put(&mut self, operation: Operation) -> bool {
         if let Some(free) = self.kept[..self.length]
             .iter_mut()
             .rev()
@@ -41,8 +51,9 @@ impl Table {
             self.kept[self.length] = Some(operation);
             self.length += 1;
         } else {
-            self.lost += 1;
+            return false;
         }
+        true
     }
 
     /// Forgets the newest entry that matches.
@@ -75,6 +86,8 @@ pub fn note(code: Code, operation: &Operation) {
                 table.remove(|kept| same(kept) && kept.code == Code::Init);
                 if kind == object::SEMAPHORE || kind == object::BARRIER {
                     table.add(*operation);
+                } else if table.length < ROOM_FOR_NAMES {
+                    table.put(*operation);
                 }
             });
         }
