@@ -76,6 +76,7 @@ impl KnownReads {
                 .collect(),
             values: Vec::new(),
             accesses_ordered: true,
+            origins: Vec::new(),
         };
         Some(KnownReads { trace, events })
     }

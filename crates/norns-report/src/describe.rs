@@ -5,6 +5,7 @@
 
 use norns_model::Bug;
 use norns_trace::effect::{OnBarrier, OnCondition, OnLock, OnSemaphore, OnThread};
+use norns_trace::origin::How;
 use norns_trace::{
     Access, AtomicKind, Effect, Event, EventIndex, Mode, ObjectId, ObjectKind, Op, SourcePlace,
     Touch, TouchKind, Trace, descriptor_number,
@@ -52,7 +53,7 @@ pub fn operation_words(trace: &Trace, op: Op) -> String {
 fn words(trace: &Trace, op: Op) -> (Mark, String) {
     let object = |id| object_name(trace, id);
     // For sentences that say the kind of the object themselves.
-    let bare = |id| known_name(trace, id).unwrap_or_else(|| address_name(trace, id));
+    let bare = |id| known_name(trace, id).unwrap_or_else(|| origin_of(trace, id).1);
     let thread = |id| trace.thread(id).name.clone();
     match op {
         Op::Start => (Mark::Sync, "thread start".into()),
@@ -189,10 +190,32 @@ fn known_name(trace: &Trace, id: ObjectId) -> Option<String> {
     symbol_name(trace, object.address)
 }
 
-fn address_name(trace: &Trace, id: ObjectId) -> String {
-    format!("{:#x}", trace.object(id).address)
+/// What stands before and after the kind of an object that has no name: the number, if several
+/// come from the same place, and where that is.
+fn origin_of(trace: &Trace, id: ObjectId) -> (String, String) {
+    let Some(origin) = trace.origin(id) else {
+        return (String::new(), format!("{:#x}", trace.object(id).address));
+    };
+    let at = place_name(trace, origin.event);
+    let number = match origin.number {
+        0 => String::new(),
+        number => format!(" {number}"),
+    };
+    let place = match origin.how {
+        How::Initialised => format!("made at {at}"),
+        How::InBlock { offset: 0 } => format!("in the block allocated at {at}"),
+        How::InBlock { offset } => format!("at byte {offset} of the block allocated at {at}"),
+        How::OnStack(thread) => {
+            let owner = &trace.thread(thread).name;
+            format!("on the stack of {owner}, first used at {at}")
+        }
+        How::FirstUsed => format!("first used at {at}"),
+    };
+    (number, place)
 }
 
+/// The object by its variable or by where it comes from; by its address only in a trace that does
+/// not tell either.
 pub fn object_name(trace: &Trace, id: ObjectId) -> String {
     if let Some(name) = known_name(trace, id) {
         return name;
@@ -210,7 +233,8 @@ pub fn object_name(trace: &Trace, id: ObjectId) -> String {
         ObjectKind::Semaphore => "semaphore",
         ObjectKind::Channel => "channel",
     };
-    format!("{kind} {}", address_name(trace, id))
+    let (number, place) = origin_of(trace, id);
+    format!("{kind}{number} {place}")
 }
 
 /// The global that holds these bytes, the descriptor that the address stands for, or the bare
@@ -219,7 +243,26 @@ pub fn memory_name(trace: &Trace, access: Access) -> String {
     if let Some(number) = descriptor_number(access.address) {
         return format!("descriptor {number}");
     }
-    symbol_name(trace, access.address).unwrap_or_else(|| format!("{:#x}", access.address))
+    match symbol_name(trace, access.address) {
+        Some(name) if reaches_further(trace, access) => {
+            // More than the field: the structure that it is in.
+            let whole = name
+                .rfind(['.', '['])
+                .map_or(name.as_str(), |at| &name[..at]);
+            whole.to_string()
+        }
+        Some(name) => name,
+        None => format!("{:#x}", access.address),
+    }
+}
+
+/// Whether an access begins at a named part of memory and goes on beyond it.
+fn reaches_further(trace: &Trace, access: Access) -> bool {
+    let end = access.address + u64::from(access.size);
+    let symbol = trace.symbol_at(access.address);
+    symbol.is_some_and(|symbol| {
+        symbol.address == access.address && end > symbol.address.saturating_add(symbol.size)
+    })
 }
 
 fn symbol_name(trace: &Trace, address: u64) -> Option<String> {

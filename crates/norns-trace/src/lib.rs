@@ -4,7 +4,8 @@
 //! operation is, `effect` what it does; `trace` is a whole run in memory, `item` the same as a
 //! stream. `container`, `encoding`, `reader` are the file, `raw_file` and `raw` read what the runtime
 //! records (norns-wire) and make a file of it, `text` and `std_format` are the text forms. `life` and
-//! `handed_over` add to a trace in memory what its events mean for locks and their memory.
+//! `handed_over` add to a trace in memory what its events mean for locks and their memory, `origin`
+//! where they come from.
 #![forbid(unsafe_code)]
 
 pub mod container;
@@ -14,8 +15,10 @@ pub mod error;
 pub mod event;
 mod handed_over;
 pub mod item;
+mod layout;
 mod life;
 pub mod operation;
+pub mod origin;
 mod raw;
 mod raw_file;
 pub mod reader;

@@ -6,6 +6,7 @@
 //! A file without debug information gives function names from its symbol table only, or from the
 //! separate file under /usr/lib/debug that its build id names.
 
+use std::cell::OnceCell;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use rustc_hash::FxHashMap;
 
 use crate::error::Warning;
 use crate::item::{Info, info};
+use crate::layout::{Arrays, Layouts, Part, Step};
 use crate::trace::{SourcePlace, Symbol};
 use norns_wire as wire;
 
@@ -42,6 +44,10 @@ struct Module {
     bias: u64,
     loader: Option<addr2line::Loader>,
     identity: String,
+    /// The file with the debug information.
+    debug: PathBuf,
+    /// Read when the first part of a variable gets a name.
+    layouts: OnceCell<Layouts>,
 }
 
 impl Symboliser {
@@ -89,6 +95,8 @@ impl Symboliser {
                         bias: 0,
                         loader: None,
                         identity: String::new(),
+                        debug: PathBuf::new(),
+                        layouts: OnceCell::new(),
                     };
                     self.modules.insert(mapping.path.clone(), none);
                 }
@@ -218,22 +226,71 @@ impl Symboliser {
         (address - symbol.address < symbol.size).then_some(index)
     }
 
-    pub fn global(&self, number: usize) -> &Symbol {
-        &self.globals[number]
-    }
-
-    /// A name for an object at this address: `lock`, `table+0x40`; empty when none is known.
+    /// A name for an object at this address: `lock`, `table[4].lock`; empty when none is known.
     pub fn name_of(&self, address: u64) -> String {
         let Some(number) = self.global_at(address) else {
             return String::new();
         };
         let symbol = &self.globals[number];
+        let offset = address - symbol.address;
         let mut name = symbol.name.clone();
-        if address > symbol.address {
-            let _ = write!(name, "+{:#x}", address - symbol.address);
+        let part = self.part(symbol, offset, Arrays::Elements, |step| {
+            add(&mut name, step)
+        });
+        let begin = part.map_or(0, |part| part.offset);
+        if offset > begin {
+            let _ = write!(name, "+{:#x}", offset - begin);
         }
         name
     }
+
+    /// Where the part of a global begins that holds this address, and whether that is all of it.
+    pub fn part_begin(&self, global: usize, address: u64) -> (u64, bool) {
+        let symbol = &self.globals[global];
+        let part = self.part(symbol, address - symbol.address, Arrays::Small, |_| {});
+        match part {
+            Some(part) => (symbol.address + part.offset, part.size >= symbol.size),
+            None => (symbol.address, true),
+        }
+    }
+
+    /// The field or small element of a global that holds this address, or all of the global.
+    /// What this returns for two addresses is the same or does not overlap.
+    pub fn part_at(&self, global: usize, address: u64) -> Symbol {
+        let symbol = &self.globals[global];
+        let mut name = symbol.name.clone();
+        let offset = address - symbol.address;
+        let part = self.part(symbol, offset, Arrays::Small, |step| add(&mut name, step));
+        let Some(part) = part else {
+            return symbol.clone();
+        };
+        Symbol {
+            address: symbol.address + part.offset,
+            size: part.size.min(symbol.size - part.offset),
+            name,
+        }
+    }
+
+    fn part(
+        &self,
+        symbol: &Symbol,
+        offset: u64,
+        arrays: Arrays,
+        step: impl FnMut(Step),
+    ) -> Option<Part> {
+        let module = self.module_at(symbol.address)?;
+        let layouts = module.layouts.get_or_init(|| Layouts::read(&module.debug));
+        let in_file = symbol.address.wrapping_sub(module.bias);
+        let part = layouts.part(in_file, offset, arrays, step);
+        part.filter(|part| part.offset < symbol.size)
+    }
+}
+
+fn add(name: &mut String, step: Step) {
+    let _ = match step {
+        Step::Field(field) => write!(name, ".{field}"),
+        Step::Element(index) => write!(name, "[{index}]"),
+    };
 }
 
 /// `start-end perms offset dev inode path`, for mappings of files.
@@ -317,15 +374,17 @@ fn open_module(mapping: &Mapping, globals: &mut Vec<Symbol>) -> Result<Module, O
         }
     };
     symbols_of(&file, globals);
-    let loader = match &debug {
-        Some(debug) if !file.has_debug_symbols() => addr2line::Loader::new(debug),
-        _ => addr2line::Loader::new(path),
+    let debug = match debug {
+        Some(debug) if !file.has_debug_symbols() => debug,
+        _ => path.to_path_buf(),
     };
-    let loader = loader.map_err(|error| Some(error.to_string()))?;
+    let loader = addr2line::Loader::new(&debug).map_err(|error| Some(error.to_string()))?;
     Ok(Module {
         bias,
         loader: Some(loader),
         identity: identity(&file, &content),
+        debug,
+        layouts: OnceCell::new(),
     })
 }
 

@@ -7,6 +7,7 @@
 //! synchronisation event of their thread.
 
 use crate::event::{Event, ObjectId, PlaceId, ThreadId};
+use crate::origin::{self, Origin};
 use crate::{handed_over, life};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Trace {
     /// Values of accesses, for recordings made with `--values`: sorted by event, at most one each.
     pub values: Vec<Value>,
     pub accesses_ordered: bool,
+    /// By object: where it comes from, if it has no name. Found by `understand`, not in a file.
+    pub origins: Vec<Option<Origin>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,11 +110,18 @@ pub struct Value {
 
 impl Trace {
     /// Adds to the events of a file what they mean for locks and their memory: the operations on mutexes
-    /// that are handed over get other names, and uses of objects whose life may end too early are
-    /// shown. Doing it twice changes nothing more.
+    /// that are handed over get other names, uses of objects whose life may end too early are
+    /// shown, and the origins of objects without a name are found. Doing it twice changes nothing
+    /// more.
     pub fn understand(&mut self) {
         handed_over::rename(self);
         life::show_uses(self);
+        self.origins = origin::find(self);
+    }
+
+    /// Where an object without a name comes from.
+    pub fn origin(&self, id: ObjectId) -> Option<Origin> {
+        self.origins.get(id.index()).copied().flatten()
     }
 
     pub fn thread(&self, id: ThreadId) -> &Thread {

@@ -41,6 +41,7 @@ impl Projection {
         let mut trace = Trace {
             events: Vec::new(),
             values: Vec::new(),
+            origins: Vec::new(),
             ..model.trace.clone()
         };
         for (i, &event) in model.trace.events.iter().enumerate() {

@@ -42,8 +42,10 @@ pub struct Convert {
     object_count: usize,
     /// For every channel the last message of each thread, by the address of all its messages.
     sent: FxHashMap<u64, BTreeMap<ThreadId, ObjectId>>,
-    /// Globals that the trace has named already.
+    /// The globals whose name is in the trace, if they have one only.
     globals_seen: FxHashSet<usize>,
+    /// Where the parts of other globals begin whose names are in the trace.
+    parts_seen: FxHashSet<u64>,
     /// Threads whose first chunk is missing or cannot be decoded.
     pub unknown_beginning: FxHashSet<u32>,
     /// Events may be missing without a mark: check that each event can follow.
@@ -75,6 +77,7 @@ impl Convert {
             object_count: 0,
             sent: FxHashMap::default(),
             globals_seen: FxHashSet::default(),
+            parts_seen: FxHashSet::default(),
             unknown_beginning: FxHashSet::default(),
             suspect,
             robust: FxHashMap::default(),
@@ -543,10 +546,19 @@ impl Convert {
     }
 
     fn name_memory(&mut self, address: u64, out: &mut VecDeque<Item>) {
-        if let Some(global) = self.symboliser.global_at(address)
-            && self.globals_seen.insert(global)
-        {
-            out.push_back(Item::Symbol(self.symboliser.global(global).clone()));
+        let Some(global) = self.symboliser.global_at(address) else {
+            return;
+        };
+        if self.globals_seen.contains(&global) {
+            return;
+        }
+        let (begin, is_whole) = self.symboliser.part_begin(global, address);
+        if is_whole {
+            self.globals_seen.insert(global);
+        }
+        if self.parts_seen.insert(begin) {
+            let part = self.symboliser.part_at(global, address);
+            out.push_back(Item::Symbol(part));
         }
     }
 }
