@@ -1,12 +1,13 @@
 //! The whole way of a check: record, predict, replay every witness, count what was refuted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use norns_budget::Budget;
 use norns_model::misuse::misuses;
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_predict::Engine;
 use norns_replay::Ended;
+use norns_report::object::{self, Query};
 use norns_report::{
     AccessKind, Finding, Findings, Kind, Place, Predicted, Recordings, Status, Steps, Verdict,
 };
@@ -125,6 +126,7 @@ pub fn check<P: Program>(
             recordings: None,
         },
         tried: Bugs::default(),
+        nameless: Vec::new(),
     };
     // What is left at the end is for the report.
     work.stage(19, 20, || check.runs(program))?;
@@ -140,6 +142,8 @@ pub(crate) struct Check<'a, E> {
     pub(crate) all: Findings,
     /// What was replayed, also what was refuted.
     tried: Bugs,
+    /// Findings of this recording about memory without a name: their ids, and what to look up.
+    nameless: Vec<(String, Query)>,
 }
 
 impl<E> Check<'_, E> {
@@ -248,6 +252,7 @@ impl<E> Check<'_, E> {
         if confirmation.forked {
             self.all.not_analysed.push(NotAnalysed::ChildProcesses);
         }
+        self.name_blocks(trace);
         Ok(())
     }
 
@@ -264,6 +269,29 @@ impl<E> Check<'_, E> {
                 place.access == AccessKind::Destroy && destroy.places.iter().any(same)
             })
         })
+    }
+
+    /// Says which blocks the findings of a recording are about, all at once.
+    fn name_blocks(&mut self, trace: &Trace) {
+        let (ids, queries): (Vec<String>, Vec<Query>) = self.nameless.drain(..).unzip();
+        let names = ids.into_iter().zip(object::blocks(trace, &queries));
+        let names: BTreeMap<String, Option<String>> = names.collect();
+        for finding in &mut self.all.findings {
+            if let Some(name) = names.get(&finding.id) {
+                finding.object.clone_from(name);
+            }
+        }
+    }
+
+    /// Gives a finding its id, and notes what it is about if that has no name.
+    fn register(&mut self, trace: &Trace, finding: &mut Finding, evidence: &Evidence) {
+        finding.id = format!("unnamed-{}", self.serial);
+        if let Evidence::Tried(tried) = evidence
+            && finding.object.is_none()
+            && let Some(query) = Query::of(trace, &tried.witness.bug)
+        {
+            self.nameless.push((finding.id.clone(), query));
+        }
     }
 
     /// Runs the program steered to all races that are only predicted.
@@ -435,7 +463,7 @@ impl<E> Check<'_, E> {
         mut finding: Finding,
         evidence: Evidence,
     ) -> Result<(), E> {
-        finding.id = format!("unnamed-{}", self.serial);
+        self.register(trace, &mut finding, &evidence);
         if findings::add(&mut self.all, finding.clone()) {
             self.serial += 1;
             self.observer.found(run, trace, &finding, evidence)?;
@@ -451,7 +479,7 @@ impl<E> Check<'_, E> {
         mut finding: Finding,
         evidence: Evidence,
     ) -> Result<(), E> {
-        finding.id = format!("unnamed-{}", self.serial);
+        self.register(trace, &mut finding, &evidence);
         findings::put(&mut self.all, finding.clone());
         self.serial += 1;
         self.observer.found(run, trace, &finding, evidence)

@@ -15,6 +15,20 @@ fn key(finding: &Finding) -> (Kind, Vec<(&str, u32, AccessKind)>) {
     (finding.kind, places)
 }
 
+/// What a finding is about, if that is variables. The names of other objects tell where they were
+/// made, and in which order, which need not be the same in another recording.
+fn variables(finding: &Finding) -> Option<&str> {
+    let object = finding.object.as_deref()?;
+    let mut names = object.split(", ");
+    names.all(|name| !name.contains(' ')).then_some(object)
+}
+
+/// Whether two findings are about different objects, as far as both are known by now.
+fn differ_in_object(one: &Finding, other: &Finding) -> bool {
+    let known = one.object.is_some() && other.object.is_some();
+    known && variables(one) != variables(other)
+}
+
 /// Whether two findings are of the same bug. Nearly all that are not differ in their lines, which
 /// costs less to compare: a list can have thousands of findings.
 fn is_same(one: &Finding, other: &Finding) -> bool {
@@ -22,7 +36,10 @@ fn is_same(one: &Finding, other: &Finding) -> bool {
         let places = finding.places.iter();
         places.map(|place| u64::from(place.line)).sum()
     };
-    one.kind == other.kind && lines(one) == lines(other) && key(one) == key(other)
+    one.kind == other.kind
+        && lines(one) == lines(other)
+        && key(one) == key(other)
+        && !differ_in_object(one, other)
 }
 
 /// Whether the same bug is confirmed already, or known to be ordered by a loop.
@@ -62,8 +79,9 @@ pub fn put(all: &mut Findings, finding: Finding) {
     }
 }
 
-/// A bug as a person tells it from others: its kind, and file, line and access of its places.
-type Bug = (Kind, Vec<(String, u32, AccessKind)>);
+/// A bug as a person tells it from others: its kind, file, line and access of its places, and the
+/// variables that it is about.
+type Bug = (Kind, Vec<(String, u32, AccessKind)>, Option<String>);
 
 /// Bugs, each with the recording in which it was first replayed.
 #[derive(Default)]
@@ -76,7 +94,8 @@ impl Bugs {
     pub fn first_run(&mut self, finding: &Finding, run: u32) -> u32 {
         let (kind, places) = key(finding);
         let owned = |(file, line, access): (&str, u32, AccessKind)| (file.into(), line, access);
-        let key = (kind, places.into_iter().map(owned).collect());
+        let object = variables(finding).map(String::from);
+        let key = (kind, places.into_iter().map(owned).collect(), object);
         *self.runs.entry(key).or_insert(run)
     }
 }

@@ -151,6 +151,7 @@ pub fn misuse(trace: &Trace, misuse: &Misuse) -> Finding {
     finding.verdict = Some(Verdict::Confirmed(format!(
         "it happened in the recorded run, to {object}"
     )));
+    finding.object = Some(object);
     finding
 }
 
@@ -163,6 +164,8 @@ fn observed(kind: Kind, places: Vec<Place>) -> Finding {
         witness: None,
         verdict: None,
         known: false,
+        object: None,
+        variants: Vec::new(),
     };
     finding.arrange();
     finding

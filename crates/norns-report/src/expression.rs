@@ -201,18 +201,18 @@ fn argument(text: &[char], at: usize) -> Option<String> {
     let argument = argument.trim();
     let plain = argument
         .chars()
-        .all(|c| is_word(c) || "->.[]&*+ ".contains(c));
+        .all(|c| is_word(c) || "->.[]&*+ ()".contains(c));
     let named = argument.chars().any(|c| c.is_alphabetic() || c == '_');
     if !called || !plain || !named || argument.chars().count() > LONGEST {
         return None;
     }
-    Some(
-        argument
-            .strip_prefix('&')
-            .unwrap_or(argument)
-            .trim()
-            .to_string(),
-    )
+    let pointed = argument.strip_prefix('&').unwrap_or(argument).trim();
+    let inner = pointed
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    let pointed = inner.unwrap_or(pointed);
+    // Other parentheses are of calls or conversions.
+    (!pointed.contains(['(', ')'])).then(|| pointed.to_string())
 }
 
 #[cfg(test)]
@@ -279,6 +279,12 @@ mod tests {
         );
         check(Role::Call, "    |free(block);", Some("block"));
         check(Role::Call, "    |free(take(queue));", None);
+        check(
+            Role::Call,
+            "    |pthread_mutex_init(&(pool->lock), NULL);",
+            Some("pool->lock"),
+        );
+        check(Role::Call, "    |free((void *)(block));", None);
     }
 
     #[test]

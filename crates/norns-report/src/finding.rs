@@ -7,7 +7,7 @@ use norns_model::NotAnalysed;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::kind::Kind;
+use crate::kind::{Kind, Severity};
 
 /// The version of the JSON form.
 pub const FORMAT: u32 = 1;
@@ -78,6 +78,12 @@ pub struct Finding {
     /// Whether the baseline has it, so that it does not fail a build.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub known: bool,
+    /// The variable, the block of memory or the locks that it is about, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The same places and object, where only what is done there differs. A variant has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Finding>,
 }
 
 impl Finding {
@@ -92,9 +98,31 @@ impl Finding {
         self.kind.definition().order.arrange(&mut self.places, key);
     }
 
-    /// Whether it makes `norns check` fail.
+    pub fn severity(&self) -> Severity {
+        severity(self.kind, self.status)
+    }
+
+    /// Whether it makes `norns check` fail, by itself or by a variant.
     pub fn fails(&self) -> bool {
+        self.with_variants().any(Finding::fails_alone)
+    }
+
+    /// Whether it makes `norns check` fail whatever its variants are.
+    pub fn fails_alone(&self) -> bool {
         self.status == Status::Confirmed && !self.known
+    }
+
+    /// Itself, then its variants.
+    pub fn with_variants(&self) -> impl Iterator<Item = &Finding> {
+        std::iter::once(self).chain(&self.variants)
+    }
+}
+
+/// How bad a finding is. What a loop keeps from happening does nothing.
+pub(crate) fn severity(kind: Kind, status: Status) -> Severity {
+    match status {
+        Status::Confirmed | Status::Predicted => kind.definition().severity,
+        Status::OrderedBySpinLoop => Severity::Low,
     }
 }
 
@@ -122,6 +150,17 @@ pub struct Place {
     pub function: String,
     pub thread: String,
     pub access: AccessKind,
+}
+
+impl Status {
+    /// In plain words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Status::Confirmed => "confirmed",
+            Status::Predicted => "predicted",
+            Status::OrderedBySpinLoop => "ordered by a spin loop",
+        }
+    }
 }
 
 /// What an operation of a finding does.
@@ -203,6 +242,11 @@ pub enum Verdict {
 }
 
 impl Findings {
+    /// All findings, each followed by its variants.
+    pub fn with_variants(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().flat_map(Finding::with_variants)
+    }
+
     /// Writes the paths of files below `folder` relative to it: what the user typed, and what a
     /// repository's own tools call them.
     pub fn relative_to(&mut self, folder: &Path) {

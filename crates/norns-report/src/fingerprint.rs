@@ -128,6 +128,8 @@ mod tests {
             witness: None,
             verdict: None,
             known: false,
+            object: None,
+            variants: Vec::new(),
         };
         let mut findings = vec![finding(1), finding(2), finding(3)];
         name_findings(&mut findings, &|_| Some("x = 1;\nx = 1;\ny = 2;".into()));

@@ -1,15 +1,19 @@
 //! Findings as one self-contained page: no network, no fonts, works without scripts, light and
-//! dark. Several findings get an index at the top.
+//! dark. Several findings get a table at the top.
 //!
 //! Row height and lane width are fixed, so every coordinate of the arrows is arithmetic here and
 //! no script measures anything. An arrow goes down beside the lane that it comes from, across on
 //! the rule above the row that it goes to, and down into the mark: it never crosses a word.
 
+mod table;
+
 use std::fmt::Write;
 
 use crate::describe::{Mark, base_name};
 use crate::escape::Markup;
+use crate::finding::Status;
 use crate::sketch::{Edge, Operation, Panel, Row, Sketch, Step};
+use crate::terminal::by_object;
 
 const ROW: usize = 30;
 const NUMBERS: usize = 54;
@@ -21,14 +25,14 @@ const CHANNEL: usize = 3;
 const STYLE: &str = include_str!("../templates/report.css");
 const SCRIPT: &str = include_str!("../templates/report.js");
 /// SHA-256 of `SCRIPT` in base 64: the one script that the page may run. A test holds it to that.
-const SCRIPT_HASH: &str = "blOtrllVdS7+7K5PRd82uCe0s0nFVVduFXNrlOACKvY=";
+const SCRIPT_HASH: &str = "Tlfg16EaI+Z7DDdKjKeoCgd9k3SKYQydzS++d77pOfU=";
 
 /// Two lanes get room for long names; more of them still stand beside the other panel.
 fn lane_width(sketch: &Sketch) -> usize {
     match sketch.lanes.len() {
         0..=2 => 250,
-        3 => 205,
-        _ => 180,
+        3 => 190,
+        _ => 150,
     }
 }
 
@@ -48,10 +52,12 @@ pub fn page(sketches: &[Sketch]) -> String {
         .raw(STYLE)
         .raw("</style></head>\n<body>\n");
     arrow_heads(&mut html);
+    let all: Vec<&Sketch> = sketches.iter().collect();
+    let groups = by_object(&all, |sketch| (sketch.status, &sketch.object));
     if sketches.len() != 1 {
-        index(&mut html, sketches);
+        table::table(&mut html, &groups);
     }
-    for sketch in sketches {
+    for sketch in groups.into_iter().flatten() {
         finding(&mut html, sketch);
     }
     html.raw("<script type=\"application/json\" id=\"report-data\">")
@@ -66,7 +72,7 @@ fn arrow_heads(html: &mut Markup) {
     html.raw(
         "<svg width=\"0\" height=\"0\" style=\"position:absolute\" aria-hidden=\"true\"><defs>",
     );
-    for (id, class) in [("ah", "ahead"), ("mh", "mhead")] {
+    for (id, class) in [("ah", "ahead"), ("mh", "mhead"), ("wh", "whead")] {
         html.raw("<marker id=\"")
             .raw(id)
             .raw("\" markerUnits=\"userSpaceOnUse\" ");
@@ -75,32 +81,6 @@ fn arrow_heads(html: &mut Markup) {
         html.raw("\" d=\"M0,0 L8,4 L0,8 z\"/></marker>");
     }
     html.raw("</defs></svg>\n");
-}
-
-fn index(html: &mut Markup, sketches: &[Sketch]) {
-    html.raw("<h1>")
-        .number(sketches.len())
-        .raw(" findings</h1>\n<table><thead><tr>");
-    html.raw("<th>id</th><th>status</th><th>what</th><th>where</th></tr></thead><tbody>\n");
-    for sketch in sketches {
-        html.raw("<tr><td><a href=\"#f-")
-            .text(&sketch.id)
-            .raw("\"><code>");
-        html.text(&sketch.id)
-            .raw("</code></a></td><td class=\"")
-            .raw(sketch.status.name());
-        html.raw("\">").raw(sketch.status.name()).raw("</td><td>");
-        with_code(html, &sketch.title);
-        html.raw("</td><td>");
-        for (at, operation) in sketch.operations.iter().enumerate() {
-            if at > 0 {
-                html.raw("<br>");
-            }
-            html.text(&place(operation));
-        }
-        html.raw("</td></tr>\n");
-    }
-    html.raw("</tbody></table>\n");
 }
 
 fn place(operation: &Operation) -> String {
@@ -112,7 +92,9 @@ fn place(operation: &Operation) -> String {
 }
 
 fn finding(html: &mut Markup, sketch: &Sketch) {
-    html.raw("<article data-finding id=\"f-")
+    html.raw("<article data-finding class=\"")
+        .raw(sketch.status.name())
+        .raw("\" id=\"f-")
         .text(&sketch.id)
         .raw("\">\n<h1>");
     with_code(html, &sketch.title);
@@ -123,23 +105,34 @@ fn finding(html: &mut Markup, sketch: &Sketch) {
     html.raw("finding <code>")
         .text(&sketch.id)
         .raw("</code></div>\n");
-    html.raw("<div class=\"why\"><b>Why it can happen.</b> ");
+    html.raw("<div class=\"why\"><b>")
+        .raw(sketch.why_title())
+        .raw(".</b> ");
     with_code(html, &sketch.why);
+    html.raw("</div>\n<div class=\"src\">");
+    for (number, operation) in (1..).zip(&sketch.operations) {
+        source(html, sketch, number, operation);
+    }
     html.raw("</div>\n<div class=\"panels\">");
-    for (title, schedule) in [("What ran", &sketch.ran), ("What can run", &sketch.can)] {
-        if !schedule.rows.is_empty() {
-            panel(html, sketch, title, schedule);
-        }
+    for (title, schedule) in sketch.panels() {
+        panel(html, sketch, title, schedule);
     }
     html.raw("</div>\n");
     if let Some(others) = sketch.others() {
         html.raw("<p class=\"note\">").text(&others).raw(".</p>\n");
     }
-    html.raw("<div class=\"src\">");
-    for (number, operation) in (1..).zip(&sketch.operations) {
-        source(html, sketch, number, operation);
+    if !sketch.variants.is_empty() {
+        html.raw("<p class=\"dim\">The same places also have:</p><ul class=\"dim\">");
+        for variant in &sketch.variants {
+            html.raw("<li>").text(&variant.what).raw(", ");
+            html.raw(variant.status.words())
+                .raw(": <code>norns show ")
+                .text(&variant.id)
+                .raw("</code></li>");
+        }
+        html.raw("</ul>\n");
     }
-    html.raw("</div>\n<p class=\"dim\">Replay it: <code>norns replay ")
+    html.raw("<p class=\"dim\">Replay it: <code>norns replay ")
         .text(&sketch.id);
     html.raw("</code> · Stop just before it: <code>norns replay --gdb ")
         .text(&sketch.id);
@@ -162,13 +155,15 @@ fn with_code(html: &mut Markup, text: &str) {
 fn panel(html: &mut Markup, sketch: &Sketch, title: &'static str, panel: &Panel) {
     let width = NUMBERS + lane_width(sketch) * sketch.lanes.len();
     let height = ROW * (panel.rows.len() + 1);
-    html.raw("<section style=\"flex:none;width:")
+    html.raw("<section style=\"width:")
         .number(width)
         .raw("px\"><h2>")
         .raw(title);
     html.raw(" <small>")
         .text(&panel.caption)
-        .raw("</small></h2><div class=\"grid\" style=\"height:");
+        .raw("</small></h2><div class=\"grid\" style=\"width:")
+        .number(width)
+        .raw("px;height:");
     html.number(height).raw("px\">");
     overlay(html, sketch, panel, width, height);
     html.raw("<div class=\"row head\"><span class=\"n\">step</span>");
@@ -230,7 +225,9 @@ fn step_row(html: &mut Markup, sketch: &Sketch, panel: &Panel, step: &Step) {
         });
         html.raw(if step.operation > 0 { " bug" } else { "" });
         html.raw(if step.moved { " moved" } else { "" });
-        html.raw("\" data-event=\"")
+        html.raw("\" title=\"")
+            .text(&step.what)
+            .raw("\" data-event=\"")
             .number(step.event as usize)
             .raw("\"><i></i>");
         if step.operation > 0 {
@@ -300,7 +297,11 @@ fn overlay(html: &mut Markup, sketch: &Sketch, panel: &Panel, width: usize, heig
             .raw("\" d=\"");
         html.text(&path)
             .raw("\" marker-end=\"url(#")
-            .raw(if dashed { "mh" } else { "ah" });
+            .raw(match (dashed, sketch.status) {
+                (false, _) => "ah",
+                (true, Status::Confirmed) => "mh",
+                (true, Status::Predicted | Status::OrderedBySpinLoop) => "wh",
+            });
         html.raw(")\"/>");
     }
     html.raw("</svg>");
@@ -379,7 +380,7 @@ fn source(html: &mut Markup, sketch: &Sketch, number: usize, operation: &Operati
         html.raw(if at > 0 { ", " } else { "" })
             .raw("<code>")
             .text(&lock.name);
-        html.raw("</code> (taken at ").text(&lock.taken_at).raw(")");
+        html.raw("</code> (").text(&lock.places()).raw(")");
     }
     if !operation.origin.is_empty() {
         html.raw("<br>memory: ");

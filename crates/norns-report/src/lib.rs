@@ -1,7 +1,8 @@
 //! Findings as people and programs see them.
 //!
 //! `finding` is what an analysis hands over, `kind` what is said of each kind of finding, `sketch`
-//! what is shown of it, `build` the way from the one to the other; the others are one view each.
+//! what is shown of it, `build` the way from the one to the other. `object` says what a finding is
+//! about, `variants` which of them are one to a person. The others are one view each.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -14,6 +15,7 @@ pub mod fingerprint;
 pub mod html;
 pub mod kind;
 pub mod not_analysed;
+pub mod object;
 pub mod perfetto;
 mod predicted;
 pub mod sarif;
@@ -22,6 +24,7 @@ pub mod sketch;
 mod stack;
 pub mod suppression;
 pub mod terminal;
+pub mod variants;
 
 pub use build::{Sources, bug_events, sketch, sketch_of_hang, sketch_of_places};
 pub use finding::{AccessKind, Finding, Findings, Place, Recordings, Status, Verdict, WitnessStep};

@@ -10,6 +10,7 @@ use norns_trace::{EventIndex, Touch, TouchKind, Trace};
 use crate::build::bug_events;
 use crate::describe::{access_kind, bug_kind, describe, is_call, shown_frame};
 use crate::finding::{Finding, Place, Status, WitnessStep};
+use crate::object;
 
 /// Of the steps that a person wants to see a finding lists the last ones: a program of a million
 /// synchronisation operations would otherwise have findings of a hundred megabytes each.
@@ -46,6 +47,8 @@ impl Predicted<'_> {
             witness: (self.steps != Steps::None).then(|| self.steps(witness)),
             verdict: None,
             known: false,
+            object: object::of_bug(self.trace, &witness.bug),
+            variants: Vec::new(),
         }
     }
 

@@ -51,18 +51,29 @@ fn result(entry: &Entry) -> Value {
         .collect();
     let mut result = json!({
         "ruleId": sketch.kind.definition().code,
-        "level": if sketch.status == Status::Confirmed { "error" } else { "warning" },
+        "level": match sketch.status {
+            Status::Confirmed => "error",
+            Status::Predicted => "warning",
+            Status::OrderedBySpinLoop => "note",
+        },
         "message": {"text": format!("{}. {}", sketch.title, sketch.why)},
         "locations": locations.first().into_iter().collect::<Vec<_>>(),
         "relatedLocations": locations.iter().skip(1).collect::<Vec<_>>(),
         "partialFingerprints": {"norns/v1": entry.fingerprint},
         "baselineState": if entry.known { "unchanged" } else { "new" },
-        "properties": {"status": sketch.status, "id": sketch.id, "facts": sketch.facts},
+        "properties": {"status": sketch.status, "severity": sketch.severity().word(),
+            "id": sketch.id, "facts": sketch.facts},
     });
-    let flows: Vec<Value> = [("what ran", &sketch.ran), ("what can run", &sketch.can)]
-        .iter()
+    if !sketch.object.is_empty() {
+        result["properties"]["object"] = json!(sketch.object);
+    }
+    if !sketch.variants.is_empty() {
+        result["properties"]["variants"] = json!(sketch.variants);
+    }
+    let flows: Vec<Value> = sketch
+        .panels()
         .filter(|(_, panel)| panel.rows.iter().any(|row| matches!(row, Row::Step(_))))
-        .map(|(title, panel)| code_flow(sketch, title, panel))
+        .map(|(title, panel)| code_flow(sketch, &title.to_lowercase(), panel))
         .collect();
     if !flows.is_empty() {
         result["codeFlows"] = Value::Array(flows);

@@ -9,8 +9,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::describe::Mark;
-use crate::finding::{Status, make_relative};
-use crate::kind::Kind;
+use crate::finding::{Finding, Status, make_relative, severity};
+use crate::kind::{Kind, Severity};
 
 /// The version of a sketch's JSON form.
 pub const FORMAT: u32 = 1;
@@ -36,6 +36,20 @@ pub struct Sketch {
     pub can: Panel,
     /// The operations of the bug, numbered (1), (2), … in this order.
     pub operations: Vec<Operation>,
+    /// What it is about; empty when that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub object: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+}
+
+/// A finding at the same places and on the same object, where something else is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    pub id: String,
+    pub status: Status,
+    /// `write ↔ read`.
+    pub what: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +145,21 @@ pub struct HeldLock {
     pub name: String,
     /// `file:line` of the acquisition.
     pub taken_at: String,
+    /// `file:line` of the call that made the lock; empty when that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub made_at: String,
+}
+
+impl HeldLock {
+    /// Where it was made, unless its name says so, and where it was taken.
+    pub(crate) fn places(&self) -> String {
+        let taken_at = &self.taken_at;
+        match self.made_at.as_str() {
+            "" => format!("taken at {taken_at}"),
+            made_at if self.name.contains(made_at) => format!("taken at {taken_at}"),
+            made_at => format!("made at {made_at}, taken at {taken_at}"),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,6 +169,43 @@ pub struct SourceLine {
 }
 
 impl Sketch {
+    /// Takes over what is known of a finding only when all of them are: its name, what it is
+    /// about, and its variants.
+    pub fn complete(&mut self, finding: &Finding) {
+        self.id.clone_from(&finding.id);
+        self.object = finding.object.clone().unwrap_or_default();
+        let variants = finding.variants.iter().map(|variant| Variant {
+            id: variant.id.clone(),
+            status: variant.status,
+            what: accesses(variant),
+        });
+        self.variants = variants.collect();
+    }
+
+    pub fn severity(&self) -> Severity {
+        severity(self.kind, self.status)
+    }
+
+    /// Why it happens, or why it is expected to: only what was shown "can happen".
+    pub fn why_title(&self) -> &'static str {
+        match self.status {
+            Status::Confirmed => "Why it can happen",
+            Status::Predicted => "Why it is predicted",
+            Status::OrderedBySpinLoop => "Why it does not happen",
+        }
+    }
+
+    /// The schedules with their titles, without those that have no steps.
+    pub fn panels(&self) -> impl Iterator<Item = (&'static str, &Panel)> {
+        let can = match self.status {
+            Status::Confirmed => "What can run",
+            Status::Predicted => "What is predicted",
+            Status::OrderedBySpinLoop => "What the loop prevents",
+        };
+        let all = [("What ran", &self.ran), (can, &self.can)];
+        all.into_iter().filter(|(_, panel)| !panel.rows.is_empty())
+    }
+
     /// A sentence on the threads without a lane, if there are some.
     pub fn others(&self) -> Option<String> {
         match self.other_threads {
@@ -167,4 +233,24 @@ impl Panel {
             .iter()
             .position(|row| matches!(row, Row::Step(step) if step.event == event))
     }
+}
+
+/// What the places of a finding do: `write ↔ read`.
+pub(crate) fn accesses(finding: &Finding) -> String {
+    let places = finding.places.iter();
+    let words: Vec<String> = places.map(|place| place.access.words()).collect();
+    words.join(" ↔ ")
+}
+
+/// A count with its thousands apart: `134,344`.
+pub(crate) fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }

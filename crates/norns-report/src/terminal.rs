@@ -3,17 +3,17 @@
 //! The lanes follow Lincheck's idea (a column per thread, the value beside the operation) with
 //! time going down; what does not fit in 80 columns with three lanes becomes a list.
 
+mod lanes;
+
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use norns_model::NotAnalysed;
 
-use crate::describe::Mark;
 use crate::escape::terminal as safe;
 use crate::finding::{Finding, Findings, Place, Status};
-use crate::kind::Kind;
 use crate::not_analysed::sentence;
-use crate::sketch::{Operation, Panel, Row, Sketch, Step};
+use crate::sketch::{Operation, Sketch, grouped};
 use crate::stack;
 
 /// Colours only where somebody will see them.
@@ -51,51 +51,126 @@ impl Style {
 const WIDTH: usize = 80;
 const MOST_LANES: usize = 3;
 
-/// One line per finding, confirmed ones first, then a summary line that stays greppable.
+/// The column of kinds is this wide unless a kind needs more, so that most lists look the same.
+const USUAL_WORDS: usize = 15;
+/// Places that are longer than this do not make the column wider.
+const WIDEST_PLACES: usize = 60;
+
+/// One line per finding, those of one object together, confirmed ones first; then a summary line
+/// that stays greppable.
 pub fn list(findings: &Findings, style: Style) -> String {
     let mut out = String::new();
     let (doubts, gaps): (Vec<_>, Vec<_>) =
         { findings.not_analysed.iter() }.partition(|reason| reason.is_about_all_findings());
     not_analysed(&mut out, &doubts);
-    let mut sorted: Vec<&Finding> = findings.findings.iter().collect();
-    sorted.sort_by_key(|finding| finding.status);
-    let mut twins: HashMap<(Kind, Vec<String>), usize> = HashMap::new();
-    for finding in &sorted {
-        *twins.entry(shown_places(finding)).or_default() += 1;
-    }
-    for finding in &sorted {
-        let role = match finding.status {
-            Status::Confirmed => Role::Bad,
-            Status::Predicted => Role::Warn,
-            Status::OrderedBySpinLoop => Role::Dim,
-        };
-        let status = style.paint(role, finding.status.name());
-        let ambiguous = twins[&shown_places(finding)] > 1;
-        let places: Vec<String> = finding
-            .places
-            .iter()
-            .map(|at| match ambiguous {
-                true => format!("{} ({})", place(at), at.access.words()),
-                false => place(at),
-            })
-            .collect();
-        let kind = finding.kind.definition();
-        let known = if finding.known { "  (known)" } else { "" };
-        line(
-            &mut out,
-            format_args!(
-                "{} {status}  {:<15}  {}  {}{known}",
-                kind.code,
-                kind.words,
-                places.join(" ↔ "),
-                style.paint(Role::Strong, &finding.id)
-            ),
-        );
+    let all: Vec<&Finding> = findings.findings.iter().collect();
+    let groups = by_object(&all, |finding| {
+        (
+            finding.status,
+            finding.object.as_deref().unwrap_or_default(),
+        )
+    });
+    let widths = Widths::of(&all);
+    for group in groups {
+        if let [first, _, ..] = group[..] {
+            let object = first.object.as_deref().unwrap_or("memory without a name");
+            let heading = format!("{} ({} findings)", safe(object), group.len());
+            line(
+                &mut out,
+                format_args!("{}", style.paint(Role::Strong, &heading)),
+            );
+        }
+        let indent = if group.len() > 1 { "  " } else { "" };
+        for &finding in &group {
+            let mut text = finding_line(finding, &widths, style);
+            if let Some(object) = finding.object.as_deref().filter(|_| group.len() == 1) {
+                write!(text, "  {}", style.paint(Role::Dim, &safe(object)))
+                    .expect("writing to a string cannot fail");
+            }
+            line(&mut out, format_args!("{indent}{}", text.trim_end()));
+        }
     }
     not_analysed(&mut out, &gaps);
     out.push_str(&summary(findings));
     out.push('\n');
     out
+}
+
+/// Puts those about one object together. The groups are in the order of their best proved members,
+/// and those are first in their group.
+pub(crate) fn by_object<'a, T>(
+    all: &[&'a T],
+    key: impl Fn(&'a T) -> (Status, &'a str),
+) -> Vec<Vec<&'a T>> {
+    let mut sorted = all.to_vec();
+    sorted.sort_by_key(|&one| key(one).0);
+    let mut groups: Vec<Vec<&T>> = Vec::new();
+    let mut of: HashMap<&str, usize> = HashMap::new();
+    for one in sorted {
+        let object = key(one).1;
+        match of.get(object).filter(|_| !object.is_empty()) {
+            Some(&at) => groups[at].push(one),
+            None => {
+                of.insert(object, groups.len());
+                groups.push(vec![one]);
+            }
+        }
+    }
+    groups
+}
+
+/// How wide the columns of a list are.
+struct Widths {
+    status: usize,
+    words: usize,
+    places: usize,
+}
+
+impl Widths {
+    fn of(all: &[&Finding]) -> Widths {
+        let widest = |of: fn(&Finding) -> usize| {
+            let widths = all.iter().map(|finding| of(finding));
+            widths.max().unwrap_or(0)
+        };
+        Widths {
+            status: widest(|finding| finding.status.name().len()),
+            words: widest(|finding| finding.kind.definition().words.len()).max(USUAL_WORDS),
+            places: widest(|finding| places(finding).chars().count()).min(WIDEST_PLACES),
+        }
+    }
+}
+
+fn finding_line(finding: &Finding, widths: &Widths, style: Style) -> String {
+    let role = alarm(finding.status);
+    let status = format!("{:<width$}", finding.status.name(), width = widths.status);
+    let kind = finding.kind.definition();
+    let mut notes = String::new();
+    if finding.known {
+        notes.push_str("  (known)");
+    }
+    match finding.variants.len() {
+        0 => {}
+        1 => notes.push_str("  +1 variant"),
+        more => {
+            write!(notes, "  +{more} variants").expect("writing to a string cannot fail");
+        }
+    }
+    format!(
+        "{} {}  {:<words$}  {:<places$}  {}{notes}",
+        kind.code,
+        style.paint(role, &status),
+        kind.words,
+        places(finding),
+        style.paint(Role::Strong, &finding.id),
+        words = widths.words,
+        places = widths.places,
+    )
+}
+
+/// `bank.c:7 ↔ bank.c:12`.
+fn places(finding: &Finding) -> String {
+    let places: Vec<String> = finding.places.iter().map(place).collect();
+    places.join(" ↔ ")
 }
 
 fn not_analysed(out: &mut String, reasons: &[&NotAnalysed]) {
@@ -114,13 +189,6 @@ pub fn next(findings: &Findings) -> String {
     first.map_or(String::new(), |first| {
         format!("next: norns show {}\n", first.id)
     })
-}
-
-/// What the line of a finding shows in a list that does not say what its places do.
-fn shown_places(finding: &Finding) -> (Kind, Vec<String>) {
-    let mut places: Vec<String> = finding.places.iter().map(place).collect();
-    places.sort();
-    (finding.kind, places)
 }
 
 /// `2 findings (1 confirmed, 1 predicted), 0 undecided`. Where parts of the run were not seen, it says
@@ -189,7 +257,7 @@ pub fn show(sketch: &Sketch, style: Style) -> String {
         &mut out,
         format_args!(
             "{} {}",
-            style.paint(Role::Bad, &format!("{code}[{}]:", sketch.id)),
+            style.paint(alarm(sketch.status), &format!("{code}[{}]:", sketch.id)),
             style.paint(Role::Strong, &safe(&sketch.title))
         ),
     );
@@ -203,14 +271,14 @@ pub fn show(sketch: &Sketch, style: Style) -> String {
         out.push('\n');
         show_operation(&mut out, number, operation, style);
     }
-    line(
-        &mut out,
-        format_args!("\n{}", wrap(&format!("why: {}", safe(&sketch.why)), WIDTH)),
-    );
-    for (title, panel) in [("what ran", &sketch.ran), ("what can run", &sketch.can)] {
-        if panel.rows.is_empty() {
-            continue;
-        }
+    let why = match sketch.status {
+        Status::Confirmed => "why".to_string(),
+        Status::Predicted | Status::OrderedBySpinLoop => sketch.why_title().to_lowercase(),
+    };
+    let why = format!("{why}: {}", safe(&sketch.why));
+    line(&mut out, format_args!("\n{}", wrap(&why, WIDTH)));
+    for (title, panel) in sketch.panels() {
+        let title = &title.to_lowercase();
         line(
             &mut out,
             format_args!(
@@ -218,19 +286,26 @@ pub fn show(sketch: &Sketch, style: Style) -> String {
                 style.paint(Role::Strong, title),
                 style.paint(
                     Role::Dim,
-                    &format!("({}, {} steps)", panel.caption, panel.steps)
+                    &format!("({}, {} steps)", panel.caption, grouped(panel.steps))
                 )
             ),
         );
         if sketch.lanes.len() <= MOST_LANES {
-            show_lanes(&mut out, sketch, panel, style);
+            lanes::show_lanes(&mut out, sketch, panel, style);
         } else {
-            show_list(&mut out, sketch, panel, style);
+            lanes::show_list(&mut out, sketch, panel, style);
         }
     }
     if let Some(others) = sketch.others() {
         let dim = style.paint(Role::Dim, &others);
         line(&mut out, format_args!("  {dim}"));
+    }
+    for (at, variant) in sketch.variants.iter().enumerate() {
+        let begin = if at == 0 { "\n" } else { "" };
+        let (status, id) = (variant.status.words(), &variant.id);
+        let what = safe(&variant.what);
+        let text = format!("{begin}also here: {what} ({status}): norns show {id}");
+        line(&mut out, format_args!("{text}"));
     }
     line(
         &mut out,
@@ -240,6 +315,15 @@ pub fn show(sketch: &Sketch, style: Style) -> String {
         ),
     );
     out
+}
+
+/// The colour of what is wrong: only what was shown is an alarm.
+fn alarm(status: Status) -> Role {
+    match status {
+        Status::Confirmed => Role::Bad,
+        Status::Predicted => Role::Warn,
+        Status::OrderedBySpinLoop => Role::Dim,
+    }
 }
 
 fn show_operation(out: &mut String, number: usize, operation: &Operation, style: Style) {
@@ -288,7 +372,7 @@ fn show_operation(out: &mut String, number: usize, operation: &Operation, style:
     let locks: Vec<String> = operation
         .locks_held
         .iter()
-        .map(|lock| format!("{} (taken at {})", safe(&lock.name), safe(&lock.taken_at)))
+        .map(|lock| format!("{} ({})", safe(&lock.name), safe(&lock.places())))
         .collect();
     let locks = if locks.is_empty() {
         "none".into()
@@ -299,195 +383,6 @@ fn show_operation(out: &mut String, number: usize, operation: &Operation, style:
     for frame in stack::lines(&operation.stack) {
         line(out, format_args!("      {}", safe(&frame)));
     }
-}
-
-fn show_lanes(out: &mut String, sketch: &Sketch, panel: &Panel, style: Style) {
-    let lanes = sketch.lanes.len();
-    let width = (WIDTH - 6) / lanes.max(1);
-    let mut head = " ".repeat(6);
-    for lane in &sketch.lanes {
-        let name = format!("{} {}", lane.thread, lane.function);
-        head.push_str(&cell(safe(name.trim()), width));
-    }
-    line(
-        out,
-        format_args!("{}", style.paint(Role::Dim, head.trim_end())),
-    );
-    for (at, row) in panel.rows.iter().enumerate() {
-        let missing = panel.missing.filter(|edge| edge.to == at);
-        for edge in panel
-            .edges
-            .iter()
-            .filter(|edge| edge.to == at)
-            .chain(&missing)
-        {
-            let dashed = missing.is_some_and(|missing| missing == *edge);
-            if let (Some(from), Some(to)) = (lane_of(panel, edge.from), lane_of(panel, edge.to))
-                && from != to
-            {
-                line(
-                    out,
-                    format_args!("{}", arrow(from, to, lanes, width, dashed, style)),
-                );
-            }
-        }
-        let mut text = String::new();
-        match row {
-            Row::Step(step) => {
-                let sign = if step.operation > 0 && step.pending {
-                    style.paint(Role::Bad, "✗")
-                } else if step.moved && panel.reordered {
-                    "▲".into()
-                } else {
-                    " ".into()
-                };
-                write!(text, "{sign} {:>3} ", step.number)
-                    .expect("writing to a string cannot fail");
-                for lane in 0..lanes {
-                    if lane == step.lane {
-                        text.push_str(&step_cell(step, width, style));
-                    } else {
-                        text.push_str(&cell("│".into(), width));
-                    }
-                }
-            }
-            Row::Folded(folds) => {
-                text.push_str(&" ".repeat(6));
-                for lane in 0..lanes {
-                    let words = match folds.iter().find(|fold| fold.lane == lane) {
-                        Some(fold) => format!("⋮ {}", fold.what),
-                        None => "│".into(),
-                    };
-                    text.push_str(&style.paint(Role::Dim, &cell(words, width)));
-                }
-            }
-        }
-        line(out, format_args!("{}", text.trim_end()));
-    }
-}
-
-fn lane_of(panel: &Panel, row: usize) -> Option<usize> {
-    match panel.rows.get(row)? {
-        Row::Step(step) => Some(step.lane),
-        Row::Folded(_) => None,
-    }
-}
-
-/// A line of its own from one lane to another, so that it never crosses a word.
-fn arrow(from: usize, to: usize, lanes: usize, width: usize, dashed: bool, style: Style) -> String {
-    let (left, right) = (from.min(to), from.max(to));
-    let mut chars: Vec<char> = vec![' '; 6 + width * lanes];
-    for lane in 0..lanes {
-        chars[6 + lane * width] = '│';
-    }
-    chars[6 + left * width..6 + right * width].fill(if dashed { '╌' } else { '─' });
-    chars[6 + from * width] = if from < to { '╰' } else { '╯' };
-    chars[6 + to * width] = '▼';
-    let label = " unordered ";
-    if dashed {
-        let start = 6 + left * width + (right - left) * width / 2 - label.len() / 2;
-        for (at, c) in label.chars().enumerate() {
-            chars[start + at] = c;
-        }
-    }
-    let text: String = chars.into_iter().collect();
-    style.paint(if dashed { Role::Bad } else { Role::Dim }, text.trim_end())
-}
-
-fn step_cell(step: &Step, width: usize, style: Style) -> String {
-    let mark = match step.mark {
-        Mark::Read | Mark::Write | Mark::Free => '●',
-        Mark::Lock => '■',
-        Mark::Sync => '○',
-    };
-    let number = match step.operation {
-        0 => String::new(),
-        number => format!("({number}) "),
-    };
-    let place = step
-        .place
-        .rsplit(':')
-        .next()
-        .filter(|_| step.place.contains(':'));
-    let place = place.map(|line| format!(" :{line}")).unwrap_or_default();
-    let value = if step.value.is_empty() {
-        String::new()
-    } else {
-        format!(" {}", step.value)
-    };
-    let room = width.saturating_sub(3 + number.len() + place.len() + value.chars().count());
-    let what = shorten(&safe(&step.what), room);
-    let plain = format!("{mark} {number}{what}{}{place}", safe(&value));
-    let pad = " ".repeat(width.saturating_sub(plain.chars().count()));
-    let value = if value.is_empty() {
-        value
-    } else {
-        style.paint(Role::Value, &safe(&value))
-    };
-    let number = if number.is_empty() {
-        number
-    } else {
-        style.paint(Role::Bad, number.trim_end()) + " "
-    };
-    format!(
-        "{mark} {number}{what}{value}{}{pad}",
-        style.paint(Role::Dim, &place)
-    )
-}
-
-fn show_list(out: &mut String, sketch: &Sketch, panel: &Panel, style: Style) {
-    for row in &panel.rows {
-        match row {
-            Row::Step(step) => {
-                let number = match step.operation {
-                    0 => String::new(),
-                    number => format!("({number}) "),
-                };
-                line(
-                    out,
-                    format_args!(
-                        "{} {:>3} {}{} {number}{} {} {}",
-                        if step.moved && panel.reordered {
-                            '▲'
-                        } else {
-                            ' '
-                        },
-                        step.number,
-                        "  ".repeat(step.lane),
-                        safe(&sketch.lanes[step.lane].thread),
-                        safe(&step.what),
-                        safe(&step.value),
-                        style.paint(Role::Dim, &safe(&step.place))
-                    ),
-                );
-            }
-            Row::Folded(folds) => {
-                let steps: usize = folds.iter().map(|fold| fold.steps).sum();
-                line(
-                    out,
-                    format_args!(
-                        "      {}",
-                        style.paint(Role::Dim, &format!("⋮ {steps} steps"))
-                    ),
-                );
-            }
-        }
-    }
-}
-
-/// `text` in exactly `width` columns, at least one of them blank.
-fn cell(text: String, width: usize) -> String {
-    let text = shorten(&text, width.saturating_sub(1));
-    let pad = width.saturating_sub(text.chars().count());
-    text + &" ".repeat(pad)
-}
-
-fn shorten(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_string();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}…")
 }
 
 /// Broken at blanks into lines of at most `width` columns, where the words allow it.

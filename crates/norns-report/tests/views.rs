@@ -128,6 +128,8 @@ fn lost_update() -> (Finding, Sketch) {
             "both threads stopped with the accesses next".into(),
         )),
         known: false,
+        object: Some("balance".into()),
+        variants: Vec::new(),
     };
     let witness = Witness {
         schedule: [0, 1, 2, 3, 6].map(EventIndex).to_vec(),
@@ -167,6 +169,8 @@ fn inverted_locks() -> (Finding, Sketch) {
         witness: None,
         verdict: None,
         known: false,
+        object: Some("a, b".into()),
+        variants: Vec::new(),
     };
     let witness = Witness {
         schedule: [0, 1, 2, 3, 7, 8].map(EventIndex).to_vec(),
@@ -211,14 +215,15 @@ fn the_list_has_a_line_a_finding_and_a_summary() {
         findings: vec![
             inverted_locks().0,
             lost_update().0,
-            // The same lines once more: what is written twice.
+            // The same object once more, elsewhere.
             Finding {
                 id: "77aa".into(),
                 places: vec![
                     place(7, "T0.1", AccessKind::Write),
-                    place(6, "T0.2", AccessKind::AtomicRead),
+                    place(8, "T0.2", AccessKind::AtomicRead),
                 ],
                 known: true,
+                variants: vec![lost_update().0],
                 ..lost_update().0
             },
         ],
@@ -234,22 +239,31 @@ fn the_list_has_a_line_a_finding_and_a_summary() {
     check("github.txt", &norns_report::ci::github(&findings));
 }
 
+/// A deadlock that is predicted, and two races of one object, of which one has a variant.
+fn sketches() -> Vec<Sketch> {
+    let (finding, other) = lost_update();
+    let mut race = other.clone();
+    race.complete(&Finding {
+        id: "77aa".into(),
+        variants: vec![finding.clone()],
+        ..finding
+    });
+    vec![race, inverted_locks().1, other]
+}
+
 #[test]
 fn both_findings_as_a_page() {
-    check(
-        "report.html",
-        &norns_report::html::page(&[lost_update().1, inverted_locks().1]),
-    );
+    check("report.html", &norns_report::html::page(&sketches()));
 }
 
 #[test]
 #[ignore = "starts Chromium: run by ./test --peers"]
 fn the_page_is_right_in_a_browser() {
-    let page = norns_report::html::page(&[lost_update().1, inverted_locks().1]);
+    let page = norns_report::html::page(&sketches());
     assert_eq!(browser::problems("right", &page), Vec::<String>::new());
     // The probe can see what it looks for.
     let faint = page.replace("--dim:#5d6673", "--dim:#a0a0a0");
-    let crossing = faint.replace("V90 H273", "V105 H350");
+    let crossing = faint.replace("V90 H258", "V105 H335");
     let wide = crossing.replace("<article ", "<article style=\"width:2000px\" ");
     let foreign = wide.replace("</body>", "<script>alert(1)</script></body>");
     assert_ne!(wide, crossing);
@@ -267,7 +281,11 @@ fn the_page_is_right_in_a_browser() {
 #[test]
 fn machine_formats() {
     use norns_report::sarif::{Entry, log};
-    let (race, deadlock) = (lost_update().1, inverted_locks().1);
+    let (mut race, deadlock) = (lost_update().1, inverted_locks().1);
+    race.complete(&Finding {
+        variants: vec![lost_update().0],
+        ..lost_update().0
+    });
     let entries = [
         Entry {
             sketch: &race,

@@ -31,7 +31,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let run = Run::open(arguments.run)?;
     let folder = run.about()?.folder;
     let findings = run.findings()?;
-    let known = findings.findings.iter().map(|finding| Known {
+    let known = findings.with_variants().map(|finding| Known {
         fingerprint: print_of(finding, &folder),
         what: what(finding),
     });
@@ -69,9 +69,9 @@ impl Counting {
     pub fn count(&self, findings: &Findings, folder: &Path) -> usize {
         let counts = |finding: &&Finding| {
             let only = self.only.as_ref();
-            finding.fails() && only.is_none_or(|only| *only == print_of(finding, folder))
+            finding.fails_alone() && only.is_none_or(|only| *only == print_of(finding, folder))
         };
-        findings.findings.iter().filter(counts).count()
+        findings.with_variants().filter(counts).count()
     }
 }
 

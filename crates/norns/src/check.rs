@@ -21,7 +21,7 @@ use clap::ValueEnum;
 use norns_check::Runs;
 use norns_model::NotAnalysed;
 use norns_replay::Program;
-use norns_report::{Findings, Kind, fingerprint, suppression, terminal};
+use norns_report::{Findings, Kind, fingerprint, suppression, terminal, variants};
 
 use crate::baseline::{self, Counting};
 use crate::deadline::Deadline;
@@ -125,6 +125,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let folder = run.about()?.folder;
     for finding in &mut findings.findings {
         finding.known = baseline.knows(&baseline::print_of(finding, &folder));
+        for variant in &mut finding.variants {
+            variant.known = baseline.knows(&baseline::print_of(variant, &folder));
+        }
     }
     saved::save(&run, &program)?;
     run.save("findings.json", &findings)?;
@@ -235,8 +238,8 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
     Ok(findings)
 }
 
-/// Gives the findings their ids, renames the files that were kept under the old ones, and applies
-/// the suppressions.
+/// Gives the findings their ids, renames the files that were kept under the old ones, applies the
+/// suppressions, and puts variants together.
 fn finish(arguments: &Arguments, run: &Run, all: &mut Findings) -> Result<()> {
     let folder = run.about()?.folder;
     all.relative_to(&folder);
@@ -266,6 +269,7 @@ fn finish(arguments: &Arguments, run: &Run, all: &mut Findings) -> Result<()> {
             eprintln!("warning: the suppression `{}` matched nothing", rule.text);
         }
     }
+    all.findings = variants::gather(std::mem::take(&mut all.findings));
     // Several recordings often have the same reasons.
     let mut reasons: Vec<NotAnalysed> = Vec::new();
     for reason in all.not_analysed.drain(..) {

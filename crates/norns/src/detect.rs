@@ -23,8 +23,9 @@ use norns_check::observed;
 use norns_model::NotAnalysed;
 use norns_replay::report::Race;
 use norns_replay::{Files, Input, Inputs, Limits, Mode, Program, Report, Session, process};
+use norns_report::object::without_indices;
 use norns_report::suppression::{Frame, Suppression};
-use norns_report::{Findings, Verdict, fingerprint, suppression, terminal};
+use norns_report::{Findings, Verdict, fingerprint, suppression, terminal, variants};
 use norns_trace::symbolise::Symboliser;
 use norns_wire::environment;
 
@@ -126,6 +127,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
                 continue;
             }
             finding.verdict = Some(Verdict::Confirmed("the race detector saw it".into()));
+            let address = race.later.address;
+            let global = symbols.global_at(address);
+            let part = global.map(|global| symbols.part_at(global, address).name);
+            finding.object = part.map(|part| without_indices(&part));
             norns_check::findings::add(&mut all, finding);
         }
     }
@@ -135,6 +140,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let sources = |file: &str| runs::source(&folder, file);
     fingerprint::name_findings(&mut all.findings, &sources);
+    all.findings = variants::gather(std::mem::take(&mut all.findings));
     if !options.report_bugs {
         all.findings.clear();
     }

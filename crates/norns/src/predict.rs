@@ -16,8 +16,10 @@ use norns_predict::stage::{Counts, Reductions};
 use norns_predict::{Detail, Engine, Options, Prediction, predict_within};
 use norns_report::describe::{access_kind, bug_kind, shown_frame};
 use norns_report::kind::Group;
+use norns_report::object::{self, Query};
 use norns_report::{
-    AccessKind, Findings, Place, Predicted, Steps, bug_events, fingerprint, terminal,
+    AccessKind, Finding, Findings, Place, Predicted, Steps, bug_events, fingerprint, terminal,
+    variants,
 };
 use norns_trace::std_format::{self, Import, Leniency};
 use norns_trace::{EventIndex, Trace, Warning};
@@ -294,7 +296,8 @@ fn findings(
 ) -> Findings {
     let witnesses = prediction.races.iter().chain(&prediction.deadlocks);
     let mut seen = BTreeSet::new();
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut nameless = Vec::new();
     for witness in witnesses.chain(&prediction.stuck) {
         let kind = bug_kind(predicted.trace, &witness.bug);
         let mut places: Vec<_> = bug_events(predicted.trace, &witness.bug)
@@ -302,14 +305,27 @@ fn findings(
             .map(|&event| source_place(predicted.trace, event))
             .collect();
         places.sort();
-        if kinds.contains(kind) && seen.insert((kind, places)) {
-            findings.push(predicted.finding(witness));
+        if !kinds.contains(kind) || !seen.insert((kind, places)) {
+            continue;
         }
+        let finding = predicted.finding(witness);
+        if finding.object.is_none() {
+            let query = Query::of(predicted.trace, &witness.bug);
+            nameless.extend(query.map(|query| (findings.len(), query)));
+        }
+        findings.push(finding);
+    }
+    let (of, queries): (Vec<usize>, Vec<Query>) = nameless.into_iter().unzip();
+    for (of, block) in of
+        .into_iter()
+        .zip(object::blocks(predicted.trace, &queries))
+    {
+        findings[of].object = block;
     }
     fingerprint::name_findings(&mut findings, &|file| std::fs::read_to_string(file).ok());
     Findings {
         format: norns_report::finding::FORMAT,
-        findings,
+        findings: variants::gather(findings),
         undecided: prediction.race_counts.undecided + prediction.deadlock_counts.undecided,
         not_analysed,
         recordings: None,

@@ -145,16 +145,16 @@ impl Run {
         let Ok(findings) = self.findings() else {
             return Ok(None);
         };
-        let findings = findings.findings;
-        if let Some(exact) = findings.iter().find(|finding| finding.id == id) {
+        let exact = findings.with_variants().find(|finding| finding.id == id);
+        if let Some(exact) = exact {
             return Ok(Some(exact.clone()));
         }
         let mut begin = findings
-            .into_iter()
+            .with_variants()
             .filter(|finding| finding.id.starts_with(id));
         let first = begin.next();
         match begin.count() {
-            0 => Ok(first),
+            0 => Ok(first.cloned()),
             others => bail!(
                 "`{id}` is the beginning of {} findings of run {}",
                 others + 1,
@@ -217,9 +217,9 @@ impl Run {
                 .with_context(|| format!("the witness of finding {} is damaged", finding.id))?;
             norns_report::sketch(trace, &witness, finding, &sources)
         } else {
-            return Ok(norns_report::sketch_of_places(finding, &sources));
+            norns_report::sketch_of_places(finding, &sources)
         };
-        sketch.id = finding.id.clone();
+        sketch.complete(finding);
         sketch.relative_to(&folder);
         Ok(sketch)
     }

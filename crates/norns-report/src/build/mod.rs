@@ -6,6 +6,7 @@
 //! trace; the rest costs as much as what is shown.
 
 mod edges;
+mod names;
 mod operation;
 mod panels;
 mod visible;
@@ -13,12 +14,13 @@ mod visible;
 use norns_model::{Bug, Witness};
 use norns_trace::{EventIndex, Op, SourcePlace, ThreadId, Trace};
 
+use self::names::Names;
 use self::operation::{operation, snippet};
 use self::panels::View;
 use crate::describe::{access_kind, bug_kind, is_call, is_own, is_runtime, shown_frame};
-use crate::finding::{AccessKind, Finding, Verdict};
+use crate::finding::{AccessKind, Finding, Status, Verdict};
 use crate::kind::{Kind, Party};
-use crate::sketch::{FORMAT, Lane, Operation, Panel, Row, Sketch};
+use crate::sketch::{FORMAT, Lane, Operation, Panel, Row, Sketch, grouped};
 
 /// Reads a source file by the name that the debug information gives it.
 pub type Sources<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -37,7 +39,9 @@ pub fn sketch(trace: &Trace, witness: &Witness, finding: &Finding, sources: Sour
         }
     }
     let visible = visible::steps(trace, &bug, &lanes, &histories);
+    let names = Names::new(trace, visible.iter().copied(), sources);
     let view = View {
+        names: &names,
         trace,
         bug: &bug,
         lanes: &lanes,
@@ -48,15 +52,21 @@ pub fn sketch(trace: &Trace, witness: &Witness, finding: &Finding, sources: Sour
     let (ran, can) = view.panels(witness, &histories);
     let operations: Vec<Operation> = bug
         .iter()
-        .map(|&event| operation(trace, event, sources))
+        .map(|&event| operation(trace, event, sources, &names))
         .collect();
     let kind = finding.kind.definition();
+    let title = (kind.title)(&parties(trace, &bug, &operations));
     Sketch {
         format: FORMAT,
         id: finding.id.clone(),
         kind: finding.kind,
         status: finding.status,
-        title: (kind.title)(&parties(trace, &bug, &operations)),
+        title: match finding.status {
+            Status::Confirmed => title,
+            Status::Predicted | Status::OrderedBySpinLoop => {
+                format!("{}: {title}", finding.status.words())
+            }
+        },
         facts: facts(finding, &can),
         why: (kind.why)(&operations),
         lanes: lanes
@@ -70,6 +80,8 @@ pub fn sketch(trace: &Trace, witness: &Witness, finding: &Finding, sources: Sour
         ran,
         can,
         operations,
+        object: finding.object.clone().unwrap_or_default(),
+        variants: Vec::new(),
     }
 }
 
@@ -145,6 +157,8 @@ pub fn sketch_of_places(finding: &Finding, sources: Sources) -> Sketch {
         ran: empty(false),
         can: empty(true),
         operations: operations.collect(),
+        object: finding.object.clone().unwrap_or_default(),
+        variants: Vec::new(),
     }
 }
 
@@ -217,10 +231,12 @@ fn facts(finding: &Finding, can: &Panel) -> Vec<String> {
         .iter()
         .filter(|row| matches!(row, Row::Step(step) if step.moved))
         .count();
+    let shown = can.rows.iter();
+    let shown = shown.filter(|row| matches!(row, Row::Step(_))).count();
     let come = if moved == 1 { "comes" } else { "come" };
     facts.push(format!(
-        "{} steps, {moved} of those shown {come} earlier than recorded",
-        can.steps
+        "{shown} of {} steps shown, {moved} of them {come} earlier than recorded",
+        grouped(can.steps)
     ));
     facts
 }

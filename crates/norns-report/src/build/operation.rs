@@ -4,6 +4,7 @@ use norns_trace::effect::{OnLock, OnThread};
 use norns_trace::{Effect, Event, EventIndex, Op, Touch, TouchKind, Trace};
 
 use super::Sources;
+use super::names::Names;
 use super::visible::held_at;
 use crate::describe::{
     describe, is_of_the_system, is_runtime, memory_name, object_name, origin, place_name,
@@ -19,7 +20,12 @@ const LONGEST_LINE: usize = 200;
 const DEEPEST_STACK: usize = 64;
 
 /// Everything that is shown of one operation of the bug.
-pub(super) fn operation(trace: &Trace, index: EventIndex, sources: Sources) -> Operation {
+pub(super) fn operation(
+    trace: &Trace,
+    index: EventIndex,
+    sources: Sources,
+    names: &Names,
+) -> Operation {
     let event = &trace.events[index.index()];
     let history: Vec<EventIndex> = (0..index.index())
         .map(EventIndex::from_index)
@@ -29,14 +35,15 @@ pub(super) fn operation(trace: &Trace, index: EventIndex, sources: Sources) -> O
     let memory = Touch::of(event.op).filter(|touch| touch.kind != TouchKind::Atomic);
     Operation {
         thread: trace.thread(event.thread).name.clone(),
-        what: with_expression(trace, index, sources, doing(trace, index)),
+        what: names.apply(with_expression(trace, index, sources, doing(trace, index))),
         snippet: snippet(sources(&frame.file).as_deref(), frame.line),
         stack: stack(trace, &history, event),
         locks_held: held_at(trace, &history, index)
             .into_iter()
             .map(|(object, taken)| HeldLock {
-                name: object_name(trace, object),
+                name: names.apply(object_name(trace, object)),
                 taken_at: place_name(trace, taken),
+                made_at: names.made_at(object),
             })
             .collect(),
         origin: memory

@@ -7,10 +7,11 @@ use norns_trace::{Event, EventIndex, ThreadId, Trace};
 
 use super::Sources;
 use super::edges::EdgeFinder;
+use super::names::Names;
 use super::operation::with_expression;
 use super::visible::is_synchronisation;
 use crate::describe::{describe, is_call, place_name};
-use crate::sketch::{Edge, Fold, Panel, Row, Step};
+use crate::sketch::{Edge, Fold, Panel, Row, Step, grouped};
 
 /// One finding's schedules, as rows and edges.
 pub(super) struct View<'a> {
@@ -19,6 +20,7 @@ pub(super) struct View<'a> {
     pub(super) lanes: &'a [ThreadId],
     pub(super) visible: &'a BTreeSet<EventIndex>,
     pub(super) sources: Sources<'a>,
+    pub(super) names: &'a Names,
 }
 
 impl View<'_> {
@@ -118,6 +120,7 @@ impl View<'_> {
                 .expect("only events of lanes are in the order");
             let described = describe(self.trace, index);
             let what = with_expression(self.trace, index, self.sources, described.what);
+            let what = self.names.apply(what);
             rows.push(Row::Step(Step {
                 event: index.0,
                 number: at + 1,
@@ -169,7 +172,8 @@ impl View<'_> {
                 (0, _) => counted(accesses, "access", "accesses"),
                 (_, 0) => counted(synchronisation, "sync step", "sync steps"),
                 _ => format!(
-                    "{synchronisation} sync, {}",
+                    "{} sync, {}",
+                    grouped(synchronisation),
                     counted(accesses, "access", "accesses")
                 ),
             };
@@ -185,5 +189,6 @@ impl View<'_> {
 }
 
 fn counted(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
+    let noun = if number == 1 { one } else { many };
+    format!("{} {noun}", grouped(number))
 }

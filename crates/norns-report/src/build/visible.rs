@@ -12,6 +12,8 @@ const MOST_LANES: usize = 8;
 /// Synchronisation shown before and after each operation of the bug.
 const CONTEXT_BEFORE: usize = 3;
 const CONTEXT_AFTER: usize = 2;
+/// With more operations than this there is room for one step before each of them only.
+const FEW_OPERATIONS: usize = 3;
 
 /// The threads of the bug, then the threads that created them, in the order of their ids.
 pub(super) fn lanes(trace: &Trace, bug: &[EventIndex]) -> Vec<ThreadId> {
@@ -42,6 +44,10 @@ pub(super) fn steps(
     lanes: &[ThreadId],
     histories: &[Vec<EventIndex>],
 ) -> BTreeSet<EventIndex> {
+    let (before, after) = match bug.len() {
+        0..=FEW_OPERATIONS => (CONTEXT_BEFORE, CONTEXT_AFTER),
+        _ => (1, 0),
+    };
     let mut visible: BTreeSet<EventIndex> = bug.iter().copied().collect();
     for history in histories {
         for &index in history {
@@ -74,14 +80,8 @@ pub(super) fn steps(
         );
         let at = history.partition_point(|&index| index < event);
         let is_sync = |index: &&EventIndex| is_synchronisation(trace.events[index.index()].op);
-        visible.extend(
-            history[..at]
-                .iter()
-                .rev()
-                .filter(is_sync)
-                .take(CONTEXT_BEFORE),
-        );
-        visible.extend(history[at + 1..].iter().filter(is_sync).take(CONTEXT_AFTER));
+        visible.extend(history[..at].iter().rev().filter(is_sync).take(before));
+        visible.extend(history[at + 1..].iter().filter(is_sync).take(after));
     }
     visible
 }

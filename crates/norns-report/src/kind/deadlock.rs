@@ -1,6 +1,6 @@
 //! A cycle of threads, each of which waits for a lock that the next one holds.
 
-use super::{Definition, Group, Party, PlaceOrder, holds, waits};
+use super::{Definition, Group, Party, PlaceOrder, Severity, holds, waits};
 use crate::sketch::Operation;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -8,6 +8,7 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "deadlock",
     words: "deadlock",
     group: Group::Deadlock,
+    severity: Severity::High,
     order: PlaceOrder::Cycle,
     moment: "the threads wait for each other",
     page: include_str!("../../../../docs/explain/NR0101.md"),

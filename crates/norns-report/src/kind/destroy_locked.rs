@@ -1,6 +1,6 @@
 //! The destruction of a lock that is held.
 
-use super::{Definition, Group, Party, PlaceOrder, misuse};
+use super::{Definition, Group, Party, PlaceOrder, Severity, misuse};
 use crate::sketch::Operation;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -8,6 +8,7 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "destroy-locked",
     words: "destruction of a locked lock",
     group: Group::Misuse,
+    severity: Severity::Medium,
     order: PlaceOrder::Sorted,
     moment: "a thread is about to misuse the object",
     page: include_str!("../../../../docs/explain/NR0206.md"),

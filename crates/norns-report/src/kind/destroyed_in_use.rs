@@ -1,6 +1,6 @@
 //! An object that one thread destroys, or makes anew, while another may still use it.
 
-use super::{Definition, Group, Party, PlaceOrder, nothing_keeps_apart};
+use super::{Definition, Group, Party, PlaceOrder, Severity, nothing_keeps_apart};
 use crate::finding::AccessKind;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -8,6 +8,7 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "destroyed-in-use",
     words: "destroyed in use",
     group: Group::Race,
+    severity: Severity::High,
     order: PlaceOrder::Sorted,
     moment: "one thread is about to use what the other is about to destroy",
     page: include_str!("../../../../docs/explain/NR0004.md"),

@@ -1,12 +1,13 @@
 //! Memory that two threads free.
 
-use super::{Definition, Group, Party, PlaceOrder, nothing_keeps_apart};
+use super::{Definition, Group, Party, PlaceOrder, Severity, nothing_keeps_apart};
 
 pub(super) const DEFINITION: Definition = Definition {
     code: "NR0003",
     name: "double-free",
     words: "double free",
     group: Group::Race,
+    severity: Severity::High,
     order: PlaceOrder::Sorted,
     moment: "both threads are about to access the same memory",
     page: include_str!("../../../../docs/explain/NR0003.md"),

@@ -1,6 +1,6 @@
 //! A lock that its thread still holds when it ends.
 
-use super::{Definition, Group, Party, PlaceOrder, misuse};
+use super::{Definition, Group, Party, PlaceOrder, Severity, misuse};
 use crate::sketch::Operation;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -8,6 +8,7 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "left-locked",
     words: "lock left locked",
     group: Group::Misuse,
+    severity: Severity::Medium,
     order: PlaceOrder::Sorted,
     moment: "a thread is about to misuse the object",
     page: include_str!("../../../../docs/explain/NR0205.md"),

@@ -71,6 +71,7 @@ pub struct Definition {
     /// The kind in plain words.
     pub words: &'static str,
     pub group: Group,
+    pub severity: Severity,
     pub order: PlaceOrder,
     /// What a debugger shows when it stops at the bug.
     pub moment: &'static str,
@@ -112,6 +113,29 @@ impl PlaceOrder {
                 let smallest = (0..all.len()).min_by_key(|&i| key(&all[i]));
                 all.rotate_left(smallest.unwrap_or(0));
             }
+        }
+    }
+}
+
+/// What a finding of this kind does to a program that runs into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// It ends the program, or damages memory that is not its own.
+    High,
+    /// Wrong values, or behaviour that no standard defines.
+    Medium,
+    /// Nothing, as far as is known.
+    Low,
+}
+
+impl Severity {
+    pub const ALL: [Severity; 3] = [Severity::High, Severity::Medium, Severity::Low];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::High => "high",
+            Severity::Medium => "medium",
+            Severity::Low => "low",
         }
     }
 }

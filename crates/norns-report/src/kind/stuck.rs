@@ -1,6 +1,6 @@
 //! Waits that nothing ends: of a condition, a semaphore, a barrier or another thread.
 
-use super::{Definition, Group, Party, PlaceOrder, waits};
+use super::{Definition, Group, Party, PlaceOrder, Severity, waits};
 use crate::sketch::Operation;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -8,6 +8,7 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "stuck",
     words: "endless wait",
     group: Group::Deadlock,
+    severity: Severity::High,
     order: PlaceOrder::Sorted,
     moment: "the threads wait for each other",
     page: include_str!("../../../../docs/explain/NR0102.md"),

@@ -1,6 +1,6 @@
 //! An unlock of a lock that nobody holds.
 
-use super::{Definition, Group, Party, PlaceOrder, misuse};
+use super::{Definition, Group, Party, PlaceOrder, Severity, misuse};
 use crate::sketch::Operation;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -8,6 +8,7 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "unlock-not-locked",
     words: "unlock of what is not locked",
     group: Group::Misuse,
+    severity: Severity::Medium,
     order: PlaceOrder::Sorted,
     moment: "a thread is about to misuse the object",
     page: include_str!("../../../../docs/explain/NR0201.md"),

@@ -1,6 +1,6 @@
 //! Memory that one thread frees while another may still use it.
 
-use super::{Definition, Group, Party, PlaceOrder, nothing_keeps_apart};
+use super::{Definition, Group, Party, PlaceOrder, Severity, nothing_keeps_apart};
 use crate::finding::AccessKind;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -8,6 +8,7 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "use-after-free",
     words: "use after free",
     group: Group::Race,
+    severity: Severity::High,
     order: PlaceOrder::Sorted,
     moment: "both threads are about to access the same memory",
     page: include_str!("../../../../docs/explain/NR0002.md"),

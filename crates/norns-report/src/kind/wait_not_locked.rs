@@ -1,6 +1,6 @@
 //! A wait on a condition with a mutex that the thread does not hold.
 
-use super::{Definition, Group, Party, PlaceOrder, misuse};
+use super::{Definition, Group, Party, PlaceOrder, Severity, misuse};
 use crate::sketch::Operation;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -8,6 +8,7 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "wait-not-locked",
     words: "wait without its mutex",
     group: Group::Misuse,
+    severity: Severity::Medium,
     order: PlaceOrder::Sorted,
     moment: "a thread is about to misuse the object",
     page: include_str!("../../../../docs/explain/NR0203.md"),

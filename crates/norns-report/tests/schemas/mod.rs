@@ -31,7 +31,11 @@ fn the_published_schema_describes_what_is_printed() {
             ..finding
         });
     }
-    findings.push(lost_update().0);
+    let race = lost_update().0;
+    findings.push(Finding {
+        variants: vec![race.clone()],
+        ..race
+    });
     let findings = Findings {
         format: 1,
         findings,

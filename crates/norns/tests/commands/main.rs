@@ -8,6 +8,7 @@ mod documents;
 mod inputs;
 mod install;
 mod licences;
+mod names;
 mod order;
 mod record;
 mod runs;

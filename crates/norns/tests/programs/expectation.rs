@@ -122,7 +122,9 @@ impl Expected {
         let mut seen = BTreeSet::new();
         let mut races: BTreeSet<Race> = BTreeSet::new();
         let mut spun = BTreeSet::new();
-        for finding in array(&found["findings"]) {
+        let findings = array(&found["findings"])
+            .flat_map(|finding| std::iter::once(finding).chain(array(&finding["variants"])));
+        for finding in findings {
             let kind = finding["kind"].as_str().unwrap_or_default();
             let places = || array(&finding["places"]);
             let lines: Vec<u64> = places()
