@@ -424,7 +424,7 @@ mod tests {
         let events: Vec<EventId> = ["a", "b", "c", "d", "e", "f"]
             .map(|name| p.events.intern(name))
             .into();
-        let mut some = |random: &mut Random| {
+        let some = |random: &mut Random| {
             let chosen = events.iter().copied().filter(|_| random.below(2) == 0);
             EventSet::only(chosen)
         };
