@@ -10,6 +10,7 @@
 
 use norns_model::{Meaning, Model};
 use norns_predict::happens_before::{Observed, observed_races};
+use norns_replay::Proof;
 use norns_replay::schedule::Way;
 use norns_report::kind::Group;
 use norns_report::{Finding, Kind, Status, Verdict};
@@ -79,8 +80,13 @@ impl<E> Check<'_, E> {
         let (part, whole) = SHARE_FOR_LOOPS;
         let work = self.work;
         work.stage(part, whole, || {
+            // What the loops order that one replay has shown is known only when all were tried.
+            let mut tried = Vec::new();
             for observed in may_wait {
-                self.add_if_not_ordered(run, confirmation, observed)?;
+                tried.extend(self.try_for_loop(confirmation, observed)?);
+            }
+            for (observed, tried, again) in tried {
+                self.add_if_not_ordered(run, confirmation, observed, &tried, again)?;
             }
             Ok(())
         })
@@ -121,26 +127,48 @@ impl<E> Check<'_, E> {
         Ok(Some((finding, tried)))
     }
 
-    /// Adds a race as confirmed, as ordered by a loop, or in doubt, as replays show.
-    fn add_if_not_ordered<P: Program<Error = E>>(
+    /// Replays a race to see whether a loop orders its accesses, unless that is known. Returns what was
+    /// replayed and what it showed; `None` if the finding is not wanted or settled.
+    fn try_for_loop<'o, P: Program<Error = E>>(
         &mut self,
-        run: u32,
         confirmation: &mut Confirmation<P>,
-        observed: &Observed,
-    ) -> Result<(), E> {
-        let trace = confirmation.trace;
-        let mut finding = predicted(trace).finding(&observed.witness);
+        observed: &'o Observed,
+    ) -> Result<Option<(&'o Observed, Tried, Option<Again>)>, E> {
+        let finding = predicted(confirmation.trace).finding(&observed.witness);
         if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
-            return Ok(());
+            return Ok(None);
         }
         let mut tried = first_try(observed);
-        let again = if confirmation.is_ordered_by_known_loop(&observed.witness.bug) {
-            Some(Again::OrderedBySpinLoop)
-        } else if confirmation.tried_for_loops < MOST_TRIED_FOR_LOOPS {
+        let is_known = confirmation.is_ordered_by_known_loop(&observed.witness.bug);
+        let again = if !is_known && confirmation.tried_for_loops < MOST_TRIED_FOR_LOOPS {
             confirmation.tried_for_loops += 1;
             confirmation.show_again(&mut tried, OnMiss::Hunt)?
         } else {
             None
+        };
+        Ok(Some((observed, tried, again)))
+    }
+
+    /// Adds a race as confirmed, as ordered by a loop, or in doubt, as replays have shown.
+    fn add_if_not_ordered<P: Program<Error = E>>(
+        &mut self,
+        run: u32,
+        confirmation: &Confirmation<P>,
+        observed: &Observed,
+        tried: &Tried,
+        again: Option<Again>,
+    ) -> Result<(), E> {
+        let trace = confirmation.trace;
+        let mut finding = predicted(trace).finding(&observed.witness);
+        if findings::is_settled(&self.all, &finding) {
+            return Ok(());
+        }
+        let again = match again {
+            Some(Again::Shown(Proof::BothHeld)) => again,
+            _ if confirmation.is_ordered_by_known_loop(&observed.witness.bug) => {
+                Some(Again::OrderedBySpinLoop)
+            }
+            _ => again,
         };
         (finding.status, finding.verdict) = match again {
             Some(Again::OrderedBySpinLoop) => (Status::OrderedBySpinLoop, Some(Verdict::NoBug)),
@@ -154,7 +182,7 @@ impl<E> Check<'_, E> {
             }
             None => return self.add_doubtful(run, trace, observed, A_LOOP_MAY.into()),
         };
-        self.add(run, trace, finding, Evidence::Tried(&tried))
+        self.add(run, trace, finding, Evidence::Tried(tried))
     }
 
     /// Replays the races that were confirmed without a replay.
