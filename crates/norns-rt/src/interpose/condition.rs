@@ -117,6 +117,13 @@ unsafe fn nanoseconds(time: *const c_void) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
+/// Whether the nanoseconds of a `struct timespec` are less than a second.
+unsafe fn is_time(time: *const c_void) -> bool {
+    // SAFETY: a `struct timespec` of the program.
+    let [_, nanoseconds] = unsafe { time.cast::<[i64; 2]>().read() };
+    (0..1_000_000_000).contains(&nanoseconds)
+}
+
 /// One wait, timed or not, which `real` does.
 ///
 /// # Safety
@@ -128,6 +135,11 @@ pub unsafe fn wait(
     pc: usize,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
+    // SAFETY: the caller promises a `struct timespec`.
+    if deadline.is_some_and(|deadline| !unsafe { is_time(deadline.until) }) {
+        // Refused at once, with the mutex still locked.
+        return real();
+    }
     // SAFETY: the caller promises a valid condition and mutex.
     let (kind, mutex_kind) = unsafe { (kind(condition), mutex::kind(mutex)) };
     let unlock = Operation::new(Code::Unlock, mutex_kind, mutex as usize, pc);

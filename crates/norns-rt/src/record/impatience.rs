@@ -101,7 +101,9 @@ unsafe fn earlier(clock: c_int, given: *const c_void) -> Option<[i64; 2]> {
     let soon = [now[0] + soon / SECOND, soon % SECOND];
     // SAFETY: the caller promises that `given` is a `struct timespec`: two words.
     let given = unsafe { given.cast::<[i64; 2]>().read() };
-    (result == 0 && soon < given).then(|| {
+    // A time that is none is an error of the call, as without us.
+    let is_time = (0..SECOND).contains(&given[1]);
+    (result == 0 && is_time && soon < given).then(|| {
         thread.gave_up_early += 1;
         soon
     })
