@@ -151,11 +151,40 @@ pub fn is_off() -> bool {
 ///
 /// # Safety
 /// `path` is null or ends with a zero byte.
+#[inline(always)]
 pub unsafe fn redirected(folder: c_int, path: *const c_char, wish: Wish) -> Option<Path> {
     let way = WAY.load(Ordering::Relaxed);
     if way == 0 || path.is_null() || (way == KEPT && !wish.changes) {
         return None;
     }
+    // SAFETY: the caller's promise.
+    if unsafe { is_of_the_system(path) } {
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe { redirect(way, folder, path, wish) }
+}
+
+/// Whether the path names a device or a file of the kernel, as far as its text tells.
+///
+/// # Safety
+/// `path` ends with a zero byte.
+#[inline(never)]
+unsafe fn is_of_the_system(path: *const c_char) -> bool {
+    // SAFETY: the caller's promise.
+    let text = unsafe { mode::text(path.cast()) };
+    let folders: [&[u8]; 3] = [b"/dev/", b"/proc/", b"/sys/"];
+    folders.iter().any(|folder| text.starts_with(folder))
+        && !text.windows(2).any(|two| two == b"..")
+}
+
+/// As `redirected`. Not inlined: its paths need more stack than the smallest thread has, which is to be
+/// able to open files as long as nothing is redirected.
+///
+/// # Safety
+/// `path` ends with a zero byte.
+#[inline(never)]
+unsafe fn redirect(way: u8, folder: c_int, path: *const c_char, wish: Wish) -> Option<Path> {
     // SAFETY: the caller's promise.
     let text = unsafe { mode::text(path.cast()) };
     let name = name(folder, text, wish.follows)?;
