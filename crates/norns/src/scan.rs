@@ -27,7 +27,7 @@ pub struct Arguments {
     /// An option for the compiler, such as -Iinclude; may be repeated
     #[arg(long = "flag", value_name = "WORD", allow_hyphen_values = true)]
     flags: Vec<OsString>,
-    /// Show only candidates that the second has and the first has not; each is a source, bitcode or a
+    /// Show only candidates that the second has and the first has not; each is a source, a program or a
     /// scan saved with --format json
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with = "sources")]
     diff: Vec<PathBuf>,
