@@ -111,7 +111,10 @@ pub fn scan(program: &Program) -> Scan {
             what,
             count,
         } = omission;
-        NotAnalysed::Read(format!("{what} in {module}, {count} times"))
+        NotAnalysed::Read(match count {
+            1 => format!("{module}: {what}"),
+            _ => format!("{module}: {what} ({count} times)"),
+        })
     }));
     if program
         .functions
