@@ -235,7 +235,7 @@ impl Symboliser {
         let offset = address - symbol.address;
         let mut name = symbol.name.clone();
         let part = self.part(symbol, offset, Arrays::Elements, |step| {
-            add(&mut name, step)
+            add(&mut name, step);
         });
         let begin = part.map_or(0, |part| part.offset);
         if offset > begin {
