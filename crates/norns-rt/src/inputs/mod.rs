@@ -18,6 +18,8 @@ use crate::wire::inputs::{FIRST, HEADER, KIND, Kind, MAGIC, at_connection, heade
 
 /// The size of the file: all that can be written down. Pages that are not used take no room.
 const SIZE: usize = 256 << 20;
+/// The last word of the file holds the id of the process whose inputs it has.
+const OWNER: usize = SIZE - 8;
 /// Descriptors from this number on are not followed.
 const MOST: usize = 4096;
 
@@ -45,7 +47,8 @@ static CONNECTIONS: [Connection; MOST] = [const {
 /// # Safety
 /// `variables` is an array of C strings that ends with a null pointer; no other thread runs.
 pub unsafe fn begin(variables: *const *const c_char) {
-    const READ_WRITE_CREATE_NEW_CLOEXEC: usize = 0o2 | 0o100 | 0o200 | 0o2_000_000;
+    const READ_WRITE_CLOEXEC: usize = 0o2 | 0o2_000_000;
+    const READ_WRITE_CREATE_NEW_CLOEXEC: usize = READ_WRITE_CLOEXEC | 0o100 | 0o200;
     const FTRUNCATE: usize = 77;
     // SAFETY: the caller's promise.
     unsafe { served::begin(variables) };
@@ -55,8 +58,11 @@ pub unsafe fn begin(variables: *const *const c_char) {
     };
     // SAFETY: the value of a variable ends with a zero byte, which belongs to it here.
     let path = unsafe { core::slice::from_raw_parts(path.as_ptr(), path.len() + 1) };
-    // A program that this one has started finds the file there: what it gets is its own.
-    let file = sys::open(path, READ_WRITE_CREATE_NEW_CLOEXEC);
+    let mut file = sys::open(path, READ_WRITE_CREATE_NEW_CLOEXEC);
+    let is_new = file >= 0;
+    if !is_new {
+        file = sys::open(path, READ_WRITE_CLOEXEC);
+    }
     if file < 0 {
         return;
     }
@@ -70,12 +76,20 @@ pub unsafe fn begin(variables: *const *const c_char) {
     if log.is_null() {
         return;
     }
+    // SAFETY: the mapping is longer than its first words, and aligned to pages.
+    let (end, owner) = unsafe { (end_of(log), &*log.add(OWNER).cast::<AtomicU64>()) };
+    let own = sys::getpid() as u64;
+    // What the process recorded before it became this program by `exec` is not this program's. One that
+    // it has started is another process: what that one gets is its own.
+    if !is_new && owner.load(Ordering::Relaxed) != own {
+        return;
+    }
     for (at, byte) in MAGIC.iter().enumerate() {
-        // SAFETY: the mapping is larger than the magic number, and only this thread knows it.
+        // SAFETY: the mapping is larger than the magic number.
         unsafe { log.add(at).write(*byte) };
     }
-    // SAFETY: as above; mappings are aligned to pages.
-    unsafe { end_of(log) }.store(FIRST as u64, Ordering::Relaxed);
+    owner.store(own, Ordering::Relaxed);
+    end.store(FIRST as u64, Ordering::Relaxed);
     BEGAN.store(milliseconds(), Ordering::Relaxed);
     LOG.store(log, Ordering::Release);
 }
@@ -126,7 +140,7 @@ unsafe fn write(
     let size = room(length);
     // SAFETY: `log` is the mapping.
     let at = unsafe { end_of(log) }.fetch_add(size as u64, Ordering::Relaxed) as usize;
-    if at.saturating_add(size) > SIZE {
+    if at.saturating_add(size) > OWNER {
         // The end lies behind the file from now on, by which a reader knows that something is missing.
         return;
     }
