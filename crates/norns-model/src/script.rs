@@ -13,7 +13,7 @@
 //! take m  try-take m  give m  misuse m
 //! send p  receive p
 //! load a  store a  rmw a  failed-exchange a
-//! read x  write x  alloc x  free x  use x  destroy x  initialise x  event e  fence
+//! read x  write x  alloc x  free x  use x  destroy x  initialise x  event e 1 load  fence
 //! ```
 //!
 //! where `wait c` and `timed-wait c` are the bare events: the trace needs `unlock m` before and
@@ -179,7 +179,7 @@ impl Builder {
             "event" => {
                 self.trace.customs.push(Custom {
                     name: name.to_string(),
-                    fields: Vec::new(),
+                    fields: words.iter().skip(2).map(ToString::to_string).collect(),
                 });
                 Op::Custom(self.trace.customs.len() as u32 - 1)
             }

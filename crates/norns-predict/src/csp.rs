@@ -9,7 +9,7 @@
 use norns_budget::Budget;
 use norns_csp::check::Options as CheckOptions;
 use norns_csp::script::{Answer, Script, no_includes};
-use norns_model::cspm::{Checks, cspm};
+use norns_model::cspm::{Checks, Cspm, cspm};
 use norns_model::location::LocationId;
 use norns_model::{Bug, Model, NotAnalysed, Witness};
 use norns_trace::{EventIndex, Trace};
@@ -43,8 +43,9 @@ pub(crate) fn predict_by_csp(trace: &Trace, options: &Options, work: &Budget) ->
     let checks = Checks {
         deadlock: options.deadlocks,
         race: options.races,
+        events: false,
     };
-    let (text, cells) = cspm(&model, checks);
+    let Cspm { text, cells, .. } = cspm(&model, checks);
     let verdicts = match verdicts(&text) {
         Ok(verdicts) => verdicts,
         Err(problem) => {

@@ -54,8 +54,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let checks = Checks {
         deadlock: arguments.check != CheckName::Race,
         race: arguments.check != CheckName::Deadlock,
+        events: false,
     };
-    let (text, _) = cspm(&Model::new(&trace, meaning), checks);
+    let text = cspm(&Model::new(&trace, meaning), checks).text;
     match &arguments.output {
         Some(path) => std::fs::write(path, text)
             .with_context(|| format!("cannot write {}", path.display()))?,

@@ -9,7 +9,7 @@ impl Writer<'_> {
         let leaves: Alphabet = self
             .model
             .thread_ids()
-            .map(|thread| format!("leaves.t{}", thread.0))
+            .map(|thread| format!("leaves.{}", thread.0))
             .collect();
         self.line("-- deadlock: a schedule that gets stuck before all threads have ended");
         self.line("LIVE = live -> LIVE");

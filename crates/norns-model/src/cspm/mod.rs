@@ -4,7 +4,8 @@
 //! (2017), a check for races for each shared location, and one check for deadlocks. Only events
 //! that occur in the trace are in an alphabet: sets over whole channels would grow with the number
 //! of threads times the number of objects. The process of a thread is a chain of short named
-//! pieces, since a parser may recurse into a prefix.
+//! pieces, since a parser may recurse into a prefix. Threads and objects are numbers, and the channels
+//! that the dissertation has are named as there, so that its properties can be used as they are.
 //!
 //! Differences from the dissertation: a wait on a condition releases its mutex and falls asleep in
 //! one event; a signal is lost when no thread is asleep; barriers may be entered again before all
@@ -26,7 +27,7 @@ mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use norns_trace::{EventIndex, Op, ThreadId};
+use norns_trace::{EventIndex, Op, ThreadId, Trace};
 
 use crate::Meaning;
 use crate::location::{LocationId, Touch, TouchKind};
@@ -38,31 +39,51 @@ use crate::model::Model;
 pub struct Checks {
     pub deadlock: bool,
     pub race: bool,
+    /// Whether custom events are events of the model, for assertions that a user adds. Their channels
+    /// are for the user to declare.
+    pub events: bool,
 }
 
-/// The text, and the location of each race assertion in the order of the assertions. The deadlock
-/// assertion, if asked for, is the first of all.
-pub fn cspm(model: &Model, checks: Checks) -> (String, Vec<LocationId>) {
-    let mut writer = Writer {
-        model,
-        checks,
-        locks: LockSets::of(model.trace),
-        cells: cells(model),
-        alphabets: BTreeMap::new(),
-        marks: model
-            .orders_between_threads()
-            .iter()
-            .filter(|&&(later, earlier)| {
-                !matches!(model.op(later), Op::Join(_)) && !matches!(model.op(earlier), Op::Fork(_))
-            })
-            .copied()
-            .collect(),
-        joined: BTreeSet::new(),
-        all_steps: BTreeSet::new(),
-        out: String::new(),
-    };
+/// A model as CSPM.
+pub struct Cspm {
+    pub text: String,
+    /// The location of each race assertion in the order of the assertions. The deadlock assertion, if
+    /// asked for, is the first of all.
+    pub cells: Vec<LocationId>,
+    /// For every thread the CSP events of its process in order, each with the event of the trace that it
+    /// belongs to. An event of the trace may have several, or none.
+    pub steps: Vec<Vec<(String, EventIndex)>>,
+}
+
+pub fn cspm(model: &Model, checks: Checks) -> Cspm {
+    let mut writer = Writer::new(model, checks);
     writer.write();
-    (writer.out, writer.cells)
+    Cspm {
+        text: writer.out,
+        cells: writer.cells,
+        steps: writer.steps,
+    }
+}
+
+/// One run as it happened, for the same properties as a model: `PROGRAM` does these events and no
+/// others, and then nothing more.
+pub fn cspm_of_run(trace: &Trace, events: &[String]) -> String {
+    let model = Model::new(trace, Meaning::Optimistic);
+    let none = Checks {
+        deadlock: false,
+        race: false,
+        events: true,
+    };
+    let mut writer = Writer::new(&model, none);
+    writer.head();
+    writer.line("sync_set = {}");
+    let pieces: Vec<&[String]> = events.chunks(threads::PIECE).collect();
+    for (i, piece) in pieces.iter().enumerate() {
+        writer.line(format!("RUN_{i} = {} -> RUN_{}", piece.join(" -> "), i + 1));
+    }
+    writer.line(format!("RUN_{} = STOP", pieces.len()));
+    writer.line("PROGRAM = RUN_0");
+    writer.out
 }
 
 /// The locations that two threads access, one of them with a write.
@@ -104,10 +125,31 @@ struct Writer<'a> {
     joined: BTreeSet<ThreadId>,
     /// All events of threads but `leaves`.
     all_steps: Alphabet,
+    /// What `Cspm::steps` will be.
+    steps: Vec<Vec<(String, EventIndex)>>,
     out: String,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(model: &'a Model<'a>, checks: Checks) -> Self {
+        let orders = model.orders_between_threads();
+        let marks = orders.iter().filter(|&&(later, earlier)| {
+            !matches!(model.op(later), Op::Join(_)) && !matches!(model.op(earlier), Op::Fork(_))
+        });
+        Writer {
+            model,
+            checks,
+            locks: LockSets::of(model.trace),
+            cells: cells(model),
+            alphabets: BTreeMap::new(),
+            marks: marks.copied().collect(),
+            joined: BTreeSet::new(),
+            all_steps: BTreeSet::new(),
+            steps: Vec::new(),
+            out: String::new(),
+        }
+    }
+
     fn write(&mut self) {
         for event in &self.model.trace.events {
             if let Op::Join(child) | Op::FailedJoin(child) = event.op {
@@ -148,11 +190,11 @@ impl Writer<'_> {
         });
         self.line("");
         for (i, thread) in trace.threads.iter().enumerate() {
-            self.line(format!("-- t{i} is thread {}", printable(&thread.name)));
+            self.line(format!("-- {i} is thread {}", printable(&thread.name)));
         }
         for (i, object) in trace.objects.iter().enumerate() {
             self.line(format!(
-                "-- o{i} is {} {}",
+                "-- {i} is {} {}",
                 object.kind.word(),
                 printable(&object.name)
             ));
@@ -168,41 +210,48 @@ impl Writer<'_> {
             ));
         }
         self.line("");
-        let list = |prefix: &str, count: usize| {
-            let names: Vec<String> = (0..count.max(1)).map(|i| format!("{prefix}{i}")).collect();
-            names.join(" | ")
-        };
-        let cells = self.cells.len();
-        self.line(format!(
-            "datatype Thread = {}",
-            list("t", trace.threads.len())
-        ));
-        self.line(format!(
-            "datatype Object = {}",
-            list("o", trace.objects.len())
-        ));
-        self.line(format!("datatype Cell = {}", list("k", cells)));
-        self.line("datatype Access = R | W | AR | AW  -- AR, AW: atomic");
-        self.line("channel fork, join, tryjoin : Thread.Thread");
-        self.line("channel start, done, leaves : Thread");
-        self.line("channel lock, rdlock, unlock, trylock, tryrdlock : Thread.Object");
+        let last = |count: usize| count.max(1) - 1;
+        let (threads, objects) = (last(trace.threads.len()), last(trace.objects.len()));
+        self.line(format!("thread = {{0..{threads}}}"));
+        self.line(format!("object = {{0..{objects}}}"));
+        self.line("channel fork, join, tryjoin : thread.thread");
+        self.line("channel start, end, leaves : thread");
+        self.line("channel lock, rdlock, unlock, trylock, tryrdlock : thread.object");
         self.line(
-            "channel sleep : Thread.Object.Object  -- unlocks the first, waits on the second",
+            "channel sleep : thread.object.object  -- unlocks the first, waits on the second",
         );
-        self.line("channel wake, spurious, signal, broadcast : Thread.Object");
-        self.line("channel enter, exit, post, semwait, trysemwait : Thread.Object");
-        self.line("channel oncebegin, onceend, oncepass, unbegun : Thread.Object");
+        self.line("channel wake, spurious, signal, broadcast : thread.object");
+        self.line(
+            "channel barrier_enter, barrier_exit, sem_post, sem_wait, sem_try : thread.object",
+        );
+        self.line("channel oncebegin, onceend, oncepass, unbegun : thread.object");
         self.line(format!(
             "channel mark, marked : {{0..{}}}",
             self.marks.len()
         ));
-        self.line("channel at, access : Thread.Cell.Access");
-        let events = trace.events.len();
-        self.line(format!("channel read, write : Thread.Cell.{{0..{events}}}"));
-        self.line(format!(
-            "channel update : Thread.Cell.{{0..{events}}}.{{0..{events}}}"
-        ));
-        self.line("channel endthreads, race, live");
+        self.line("channel endthreads");
+        if self.checks.deadlock {
+            self.line("channel live");
+        }
+        let faithful = self.model.meaning == Meaning::Faithful;
+        if self.checks.race || faithful {
+            let cells: Vec<String> = (0..self.cells.len().max(1))
+                .map(|i| format!("k{i}"))
+                .collect();
+            self.line(format!("datatype Cell = {}", cells.join(" | ")));
+        }
+        if self.checks.race {
+            self.line("datatype Access = R | W | AR | AW  -- AR, AW: atomic");
+            self.line("channel at, access : thread.Cell.Access");
+            self.line("channel race");
+        }
+        if faithful {
+            let events = trace.events.len();
+            self.line(format!("channel read, write : thread.Cell.{{0..{events}}}"));
+            self.line(format!(
+                "channel update : thread.Cell.{{0..{events}}}.{{0..{events}}}"
+            ));
+        }
         self.line("");
     }
 
@@ -219,7 +268,7 @@ impl Writer<'_> {
         let threads: Vec<String> = self
             .model
             .thread_ids()
-            .map(|thread| format!("THREAD_t{}", thread.0))
+            .map(|thread| format!("THREAD_{}", thread.0))
             .collect();
         self.line(format!(
             "INTER = ({}) ; endthreads -> SKIP",
@@ -259,8 +308,8 @@ impl Writer<'_> {
             format!("OTHERS = {}", side(&others)),
             format!("sleeps = {}", set(&sleeps)),
             "SYNC = (LOCKS [| sleeps |] CONDITIONS) ||| OTHERS".to_string(),
-            format!("sync_events = {}", set(&sync)),
-            "PROGRAM = INTER [| sync_events |] SYNC".to_string(),
+            format!("sync_set = {}", set(&sync)),
+            "PROGRAM = INTER [| sync_set |] SYNC".to_string(),
             String::new(),
         ];
         text.iter().for_each(|line| self.line(line));

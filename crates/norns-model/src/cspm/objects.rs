@@ -93,13 +93,13 @@ impl Writer<'_> {
 
     /// The count of a barrier or the first value of a semaphore.
     fn number(&self, id: &str) -> i64 {
-        let object: usize = id[1..].parse().expect("objects are named o and a number");
+        let object: usize = id.parse().expect("objects are numbers");
         self.model.number[object]
     }
 
     /// How often a semaphore is posted: it has no more states than that.
     fn posts(&self, id: &str) -> i64 {
-        let object: u32 = id[1..].parse().expect("objects are named o and a number");
+        let object: u32 = id.parse().expect("objects are numbers");
         let posts = self.model.trace.events.iter();
         posts
             .filter(|event| {
@@ -116,7 +116,7 @@ type Threads<'a> = &'a dyn Fn(&str) -> String;
 fn join_text(name: &str, id: &str, threads: Threads) -> String {
     let (tries, joins) = (threads("tryjoin"), threads("join"));
     let first = choice(&[
-        (id.to_string(), format!("done.{id} -> {name}_DONE")),
+        (id.to_string(), format!("end.{id} -> {name}_DONE")),
         (tries.clone(), format!("tryjoin?t:{tries}!{id} -> {name}")),
     ]);
     let then = if joins == "{}" {
@@ -128,23 +128,23 @@ fn join_text(name: &str, id: &str, threads: Threads) -> String {
 }
 
 fn barrier_text(name: &str, id: &str, threads: Threads, count: i64) -> String {
-    let (enters, exits) = (threads("enter"), threads("exit"));
+    let (enters, exits) = (threads("barrier_enter"), threads("barrier_exit"));
     let enter = format!(
-        "enter?t:{enters}!{id} -> {name}_WAITING(if card(waiting) + 1 >= {count} then {{}} else \
+        "barrier_enter?t:{enters}!{id} -> {name}_WAITING(if card(waiting) + 1 >= {count} then {{}} else \
          union(waiting, {{t}}))"
     );
-    let exit = format!("exit?t:diff({exits}, waiting)!{id} -> {name}_WAITING(waiting)");
+    let exit = format!("barrier_exit?t:diff({exits}, waiting)!{id} -> {name}_WAITING(waiting)");
     let choice = choice(&[(enters, enter), (exits, exit)]);
     format!("{name} = {name}_WAITING({{}})\n{name}_WAITING(waiting) =\n  {choice}")
 }
 
 /// `most` is a bound of the value: a semaphore has no more states than posts can give it.
 fn semaphore_text(name: &str, id: &str, threads: Threads, value: i64, most: i64) -> String {
-    let (posts, waits) = (threads("post"), threads("semwait"));
-    let tries = threads("trysemwait");
-    let post = format!("n < {most} & post?t:{posts}!{id} -> {name}_VALUE(n + 1)");
-    let wait = format!("n > 0 & semwait?t:{waits}!{id} -> {name}_VALUE(n - 1)");
-    let fail = format!("n == 0 & trysemwait?t:{tries}!{id} -> {name}_VALUE(n)");
+    let (posts, waits) = (threads("sem_post"), threads("sem_wait"));
+    let tries = threads("sem_try");
+    let post = format!("n < {most} & sem_post?t:{posts}!{id} -> {name}_VALUE(n + 1)");
+    let wait = format!("n > 0 & sem_wait?t:{waits}!{id} -> {name}_VALUE(n - 1)");
+    let fail = format!("n == 0 & sem_try?t:{tries}!{id} -> {name}_VALUE(n)");
     let choice = choice(&[(posts, post), (waits, wait), (tries, fail)]);
     format!("{name} = {name}_VALUE({value})\n{name}_VALUE(n) =\n  {choice}")
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use norns_trace::trace::Custom;
 use norns_trace::{EventIndex, ObjectId, ObjectKind, Op, ThreadId};
 
 use super::{Writer, printable};
@@ -11,11 +12,11 @@ use crate::location::{LocationId, Touch, TouchKind};
 use crate::lock_set::Mode;
 
 /// Events of a thread that stand in one named piece.
-const PIECE: usize = 24;
+pub(super) const PIECE: usize = 24;
 
 impl Writer<'_> {
     pub(super) fn thread(&mut self, thread: ThreadId) {
-        let name = format!("t{}", thread.0);
+        let name = thread.0.to_string();
         let mut steps: Vec<String> = Vec::new();
         let events = self.model.threads[thread.index()].clone();
         if self.is_forked(thread) {
@@ -23,14 +24,23 @@ impl Writer<'_> {
             self.joins_in(format!("FORK_{name}"), &event);
             steps.push(event);
         }
+        let mut belongs_to = vec![events.first().copied(); steps.len()];
         for &event in &events {
             self.steps_of(event, &mut steps);
+            belongs_to.resize(steps.len(), Some(event));
         }
         if self.joined.contains(&thread) {
-            let event = format!("done.{name}");
+            let event = format!("end.{name}");
             self.joins_in(format!("JOIN_{name}"), &event);
             steps.push(event);
         }
+        belongs_to.resize(steps.len(), events.last().copied());
+        let named = { steps.iter().zip(belongs_to) }.filter_map(|(step, event)| {
+            // The first of a step and its way out is what the trace did.
+            let step = step.trim_start_matches('?').split('?').next()?;
+            Some((step.to_string(), event?))
+        });
+        self.steps.push(named.collect());
         let _ = writeln!(
             self.out,
             "-- thread {}",
@@ -99,30 +109,30 @@ impl Writer<'_> {
     fn steps_of(&mut self, event: EventIndex, steps: &mut Vec<String>) {
         let op = self.model.op(event);
         let thread = self.model.thread_of(event);
-        let t = format!("t{}", thread.0);
+        let t = thread.0.to_string();
         let before: Vec<usize> = self.marks_where(|mark| mark.0 == event);
         for i in before {
             self.joins_in(format!("ORDER_{i}"), &format!("marked.{i}"));
             steps.push(format!("?marked.{i}"));
         }
-        let on = |o: ObjectId| format!("{t}.o{}", o.0);
-        let process = |prefix: &str, o: ObjectId| format!("{prefix}_o{}", o.0);
+        let on = |o: ObjectId| format!("{t}.{}", o.0);
+        let process = |prefix: &str, o: ObjectId| format!("{prefix}_{}", o.0);
         let held = self.held(event, op.object());
         match op {
             Op::Fork(child) => {
-                let fork = format!("fork.{t}.t{}", child.0);
-                self.joins_in(format!("FORK_t{}", child.0), &fork);
+                let fork = format!("fork.{t}.{}", child.0);
+                self.joins_in(format!("FORK_{}", child.0), &fork);
                 steps.push(fork);
             }
             Op::Join(child) => {
-                let join = format!("join.{t}.t{}", child.0);
-                self.joins_in(format!("JOIN_t{}", child.0), &join);
+                let join = format!("join.{t}.{}", child.0);
+                self.joins_in(format!("JOIN_{}", child.0), &join);
                 steps.push(join);
             }
             Op::FailedJoin(child) => {
                 if self.ends(child) {
-                    let join = format!("tryjoin.{t}.t{}", child.0);
-                    self.joins_in(format!("JOIN_t{}", child.0), &join);
+                    let join = format!("tryjoin.{t}.{}", child.0);
+                    self.joins_in(format!("JOIN_{}", child.0), &join);
                     steps.push(format!("?{join}"));
                 }
             }
@@ -151,7 +161,7 @@ impl Writer<'_> {
                 let gives_up = self.gives_up(event);
                 match self.model.enters_queue(event) {
                     Some(condition) => {
-                        let sleep = format!("sleep.{}.o{}", on(o), condition.0);
+                        let sleep = format!("sleep.{}.{}", on(o), condition.0);
                         if gives_up {
                             self.joins_in(process("LOCK", o), &sleep);
                         }
@@ -178,12 +188,12 @@ impl Writer<'_> {
             }
             Op::Signal(o) => self.using("CONDITION", "signal", o, &on(o), steps),
             Op::Broadcast(o) => self.using("CONDITION", "broadcast", o, &on(o), steps),
-            Op::BarrierEnter(o) => self.using("BARRIER", "enter", o, &on(o), steps),
-            Op::BarrierExit(o) => self.using("BARRIER", "exit", o, &on(o), steps),
-            Op::SemWait(o) | Op::Take(o) => self.using("SEMAPHORE", "semwait", o, &on(o), steps),
-            Op::SemPost(o) | Op::Give(o) => self.using("SEMAPHORE", "post", o, &on(o), steps),
+            Op::BarrierEnter(o) => self.using("BARRIER", "barrier_enter", o, &on(o), steps),
+            Op::BarrierExit(o) => self.using("BARRIER", "barrier_exit", o, &on(o), steps),
+            Op::SemWait(o) | Op::Take(o) => self.using("SEMAPHORE", "sem_wait", o, &on(o), steps),
+            Op::SemPost(o) | Op::Give(o) => self.using("SEMAPHORE", "sem_post", o, &on(o), steps),
             Op::FailedSemWait(o) | Op::FailedTake(o) => {
-                let step = format!("trysemwait.{}", on(o));
+                let step = format!("sem_try.{}", on(o));
                 self.joins_in(process("SEMAPHORE", o), &step);
                 steps.push(format!("?{step}"));
             }
@@ -224,8 +234,13 @@ impl Writer<'_> {
             | Op::Receive(_)
             | Op::Fence(_)
             | Op::Enter
-            | Op::Leave
-            | Op::Custom(_) => {}
+            | Op::Leave => {}
+            Op::Custom(custom) => {
+                if self.checks.events {
+                    let custom = &self.model.trace.customs[custom as usize];
+                    steps.push(event_name(custom, &t));
+                }
+            }
         }
         for i in self.marks_where(|mark| mark.1 == event) {
             self.joins_in(format!("ORDER_{i}"), &format!("mark.{i}"));
@@ -288,21 +303,21 @@ impl Writer<'_> {
         steps: &mut Vec<String>,
     ) {
         let step = format!("{channel}.{on}");
-        self.joins_in(format!("{process}_o{}", object.0), &step);
+        self.joins_in(format!("{process}_{}", object.0), &step);
         steps.push(step);
     }
 
     fn locking(&mut self, name: &str, lock: ObjectId, on: &str, steps: &mut Vec<String>) {
         let step = format!("{name}.{on}");
-        self.joins_in(format!("LOCK_o{}", lock.0), &step);
+        self.joins_in(format!("LOCK_{}", lock.0), &step);
         // The process of the lock offers the unlock to its holder, which may never do it.
-        self.joins_in(format!("LOCK_o{}", lock.0), &format!("unlock.{on}"));
+        self.joins_in(format!("LOCK_{}", lock.0), &format!("unlock.{on}"));
         steps.push(step);
     }
 
     fn trying(&mut self, name: &str, lock: ObjectId, on: &str, steps: &mut Vec<String>) {
         let step = format!("{name}.{on}");
-        self.joins_in(format!("LOCK_o{}", lock.0), &step);
+        self.joins_in(format!("LOCK_{}", lock.0), &step);
         steps.push(format!("?{step}"));
     }
 
@@ -336,4 +351,17 @@ impl Writer<'_> {
             .filter(|&i| wanted(&self.marks[i]))
             .collect()
     }
+}
+
+/// A custom event as a CSP event: its name, the thread, its fields.
+fn event_name(custom: &Custom, thread: &str) -> String {
+    let mut name = format!("{}.{thread}", custom.name);
+    for field in &custom.fields {
+        // A minus sign would bind the dot before it.
+        match field.strip_prefix('-') {
+            Some(_) => name += &format!(".({field})"),
+            None => name += &format!(".{field}"),
+        }
+    }
+    name
 }

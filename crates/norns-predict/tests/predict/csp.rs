@@ -5,7 +5,7 @@
 
 use norns_csp::check::Options as CspOptions;
 use norns_csp::script::{Answer, Script, no_includes};
-use norns_model::cspm::{Checks, cspm};
+use norns_model::cspm::{Checks, Cspm, cspm};
 use norns_model::random_trace::{Shape, random_trace};
 use norns_model::{Meaning, Model};
 use norns_predict::{Detail, Engine, Options, predict};
@@ -33,11 +33,12 @@ fn the_refinement_checker_gives_the_same_verdicts() {
             };
             let found = predict(&trace, &options);
             let model = Model::new(&trace, meaning);
-            let (text, cells) = cspm(
+            let Cspm { text, cells, .. } = cspm(
                 &model,
                 Checks {
                     deadlock: true,
                     race: true,
+                    events: false,
                 },
             );
             let context = format!("seed {seed}, {meaning:?}");

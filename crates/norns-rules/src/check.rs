@@ -1,0 +1,267 @@
+//! Looking for an order of events that a property does not allow.
+//!
+//! The model of the trace and the property are one CSPM script; a counterexample of an assertion is a
+//! path through the model, so every step of it is the next step of one thread, and the steps give the
+//! schedule. The optimistic meaning is used: a replay finds out whether the program can follow.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use norns_csp::check::Options;
+use norns_csp::counterexample::{Counterexample, Violation};
+use norns_csp::event::Events;
+use norns_csp::script::{Answer, Script};
+use norns_model::cspm::{Checks, Cspm, cspm, cspm_of_run};
+use norns_model::{Meaning, Model};
+use norns_trace::trace::Custom;
+use norns_trace::{EventIndex, Op, ThreadId, Trace};
+
+use crate::property::{Property, PropertyError};
+
+/// What the check of one property may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub time: Duration,
+    pub memory_bytes: u64,
+}
+
+/// What became of all assertions of a property.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    pub broken: Vec<Broken>,
+    /// The assertions that were not decided, each with the reason.
+    pub undecided: Vec<(String, String)>,
+}
+
+/// An assertion that some schedule breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Its number in the property, from 0.
+    pub assertion: usize,
+    /// The rule as the user wrote it.
+    pub rule: String,
+    /// What is wrong at the end, in a sentence.
+    pub reason: String,
+    /// Every event up to the one that breaks the rule.
+    pub schedule: Vec<EventIndex>,
+    /// The custom events of the schedule, in its order; the last one breaks the rule.
+    pub events: Vec<EventIndex>,
+}
+
+/// A custom event of a run as it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// The name of the thread, such as `T0.1`.
+    pub thread: String,
+    pub name: String,
+    pub fields: Vec<String>,
+}
+
+impl Property {
+    /// Looks for schedules of the trace that break the property.
+    pub fn check(&self, trace: &Trace, limits: Limits) -> Result<Checked, PropertyError> {
+        let trace = &self.without_others(trace);
+        let model = Model::new(trace, Meaning::Optimistic);
+        let checks = Checks {
+            deadlock: false,
+            race: false,
+            events: true,
+        };
+        let model_text = cspm(&model, checks);
+        let mut values: BTreeMap<(&str, usize), BTreeSet<&str>> = BTreeMap::new();
+        for event in &trace.events {
+            if let Op::Custom(custom) = event.op {
+                note_values(&mut values, &trace.customs[custom as usize]);
+            }
+        }
+        let mut script = self.script(&model_text.text, &values)?;
+        let mut checked = Checked::default();
+        for assertion in 0..script.assertions.len() {
+            let rule = self.says(assertion, &script.assertions[assertion].text);
+            match verdict(&mut script, assertion, limits)? {
+                Answer::Holds => {}
+                Answer::Undecided(reason) => checked.undecided.push((rule, reason)),
+                Answer::Fails(counterexample) => {
+                    let broken = counterexample.and_then(|counterexample| {
+                        let events = &script.processes.events;
+                        let schedule = schedule(&model, &model_text, &counterexample, events)?;
+                        let is_custom =
+                            |event: &&EventIndex| matches!(model.op(**event), Op::Custom(_));
+                        Some(Broken {
+                            assertion,
+                            rule: rule.clone(),
+                            reason: counterexample.reason(events),
+                            events: schedule.iter().filter(is_custom).copied().collect(),
+                            schedule,
+                        })
+                    });
+                    match broken {
+                        Some(broken) => checked.broken.push(broken),
+                        None => {
+                            let reason = "it fails without a schedule that shows it".into();
+                            checked.undecided.push((rule, reason));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Whether the events of one run, in the order in which they happened, break an assertion: the reason
+    /// if they do. Only what the traces model sees can be broken by one run.
+    pub fn is_broken_by(
+        &self,
+        trace: &Trace,
+        assertion: usize,
+        run: &[Observed],
+        limits: Limits,
+    ) -> Result<Option<String>, PropertyError> {
+        let number = |name: &str| {
+            let threads = trace.threads.iter();
+            let mut named = threads
+                .enumerate()
+                .filter(|(_, thread)| thread.name == name);
+            named.next().map(|(number, _)| number)
+        };
+        let mut names = Vec::new();
+        let mut values: BTreeMap<(&str, usize), BTreeSet<&str>> = BTreeMap::new();
+        let known = run.iter().filter(|event| self.has_event(&event.name));
+        for event in known {
+            // A thread that the recording did not have ends what can be compared.
+            let Some(thread) = number(&event.thread) else {
+                break;
+            };
+            names.push(event_text(&event.name, thread, &event.fields));
+            for (i, field) in event.fields.iter().enumerate() {
+                values
+                    .entry((&event.name, i + 1))
+                    .or_default()
+                    .insert(field);
+            }
+        }
+        let mut script = self.script(&cspm_of_run(trace, &names), &values)?;
+        if !script.assertions[assertion].text.contains("[T=") {
+            return Ok(None);
+        }
+        Ok(match verdict(&mut script, assertion, limits)? {
+            Answer::Fails(Some(counterexample)) => {
+                Some(counterexample.reason(&script.processes.events))
+            }
+            Answer::Fails(None) | Answer::Holds | Answer::Undecided(_) => None,
+        })
+    }
+
+    /// The trace without what no rule can speak of: accesses and custom events of others.
+    fn without_others(&self, whole: &Trace) -> Trace {
+        let mut trace = whole.clone();
+        for event in &mut trace.events {
+            if let Op::Custom(custom) = event.op
+                && !self.has_event(&trace.customs[custom as usize].name)
+            {
+                event.op = Op::Enter;
+            }
+        }
+        trace
+    }
+}
+
+fn verdict(script: &mut Script, assertion: usize, limits: Limits) -> Result<Answer, PropertyError> {
+    let options = Options {
+        threads: 1,
+        budget: norns_csp::Budget {
+            time: Some(limits.time),
+            bytes: Some(limits.memory_bytes),
+            ..norns_csp::Budget::default()
+        },
+        ..Options::default()
+    };
+    let answer = script.check(assertion, &options, &mut |_| {});
+    let (answer, _) = answer.map_err(|error| PropertyError::Script(error.render()))?;
+    Ok(answer)
+}
+
+fn note_values<'a>(values: &mut BTreeMap<(&'a str, usize), BTreeSet<&'a str>>, custom: &'a Custom) {
+    for (i, field) in custom.fields.iter().enumerate() {
+        values
+            .entry((&custom.name, i + 1))
+            .or_default()
+            .insert(field);
+    }
+}
+
+fn event_text(name: &str, thread: usize, fields: &[String]) -> String {
+    let mut text = format!("{name}.{thread}");
+    for field in fields {
+        match field.strip_prefix('-') {
+            Some(_) => text += &format!(".({field})"),
+            None => text += &format!(".{field}"),
+        }
+    }
+    text
+}
+
+/// The events of the trace that a counterexample does. `None` if a step belongs to no thread's next step.
+fn schedule(
+    model: &Model,
+    cspm: &Cspm,
+    counterexample: &Counterexample,
+    events: &Events,
+) -> Option<Vec<EventIndex>> {
+    let mut next_step = vec![0; cspm.steps.len()];
+    let mut next_event = vec![0; cspm.steps.len()];
+    let mut schedule = Vec::new();
+    let mut names: Vec<Vec<&str>> = Vec::new();
+    for step in &counterexample.steps {
+        let parts = step.parts.iter().map(|&(_, event)| event);
+        let inside = step.inside.iter().map(|inside| inside.event);
+        let mut of_step: Vec<&str> = Vec::new();
+        for event in parts.chain(inside).chain([step.event]) {
+            let name = events.name(event);
+            if !of_step.contains(&name) {
+                of_step.push(name);
+            }
+        }
+        names.push(of_step);
+    }
+    // The event that breaks the rule is the last step in most engines' form; where it is not among the
+    // steps, it is in the violation.
+    if let Violation::Event { event, .. } = &counterexample.violation
+        && counterexample
+            .steps
+            .last()
+            .is_none_or(|step| step.event != *event)
+    {
+        names.push(vec![events.name(*event)]);
+    }
+    for name in names.into_iter().flatten() {
+        let thread = name
+            .split('.')
+            .nth(1)
+            .and_then(|field| field.parse::<usize>().ok());
+        let Some(thread) = thread.filter(|&thread| thread < cspm.steps.len()) else {
+            continue;
+        };
+        let steps = &cspm.steps[thread];
+        if steps
+            .get(next_step[thread])
+            .is_none_or(|(step, _)| !is_same(step, name))
+        {
+            continue;
+        }
+        let event = steps[next_step[thread]].1;
+        next_step[thread] += 1;
+        let all = &model.threads[ThreadId(thread as u32).index()];
+        let end = model.position_of(event) + 1;
+        while next_event[thread] < end {
+            schedule.push(all[next_event[thread]]);
+            next_event[thread] += 1;
+        }
+    }
+    Some(schedule).filter(|schedule| !schedule.is_empty())
+}
+
+/// The engine prints a negative number without its brackets.
+fn is_same(step: &str, name: &str) -> bool {
+    step == name || step.replace(['(', ')'], "") == name.replace(['(', ')'], "")
+}
