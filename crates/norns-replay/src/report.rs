@@ -23,6 +23,8 @@ pub struct Report {
     pub deadlock: Option<Deadlock>,
     /// What the detector found, in the order of the run.
     pub races: Vec<Race>,
+    /// The custom events in the order of the run: the thread, then the name and the fields.
+    pub events: Vec<(String, Vec<String>)>,
     /// The ids of forked processes that created threads. Their messages are part of this report.
     pub children: Vec<u32>,
     /// Where the program's files are mapped: text of /proc/PID/maps.
@@ -193,6 +195,10 @@ impl Report {
                     address,
                     pc,
                 });
+            }
+            Message::Event { thread, words } => {
+                let words = words.iter().map(str::to_string).collect();
+                self.events.push((thread.to_string(), words));
             }
             Message::Deadlock { shape, threads: _ } => {
                 self.deadlock = Some(Deadlock {

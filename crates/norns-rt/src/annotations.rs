@@ -12,6 +12,7 @@ use crate::interpose;
 use crate::mode::{Mode, is_controlled, is_recording, is_serial, mode};
 use crate::operation::Operation;
 use crate::record;
+use crate::sites;
 use crate::tls;
 use crate::wire::{Code, atomic_detail, object};
 
@@ -142,12 +143,7 @@ interpose! {
 
     // A user-specified event: name and fields, each with a zero byte after it.
     fn __norns_custom(text: *const u8, length: usize) |pc| {
-        if is_recording() && record::started() && let Some(thread) = attach::current() {
-            let bytes = core::slice::from_raw_parts(text, length);
-            thread.log_bytes(Code::Custom, pc, 0, bytes);
-        } else if is_controlled() {
-            control::operations::custom(pc);
-        }
+        sites::happens(core::slice::from_raw_parts(text, length), pc);
     }
 
     // Fibers are not followed: what runs on one is taken for its thread.

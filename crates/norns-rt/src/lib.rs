@@ -37,6 +37,7 @@ mod operation;
 mod real;
 mod record;
 mod rest;
+mod sites;
 mod sys;
 mod thread;
 mod tls;

@@ -18,6 +18,7 @@
 //! held THREAD ACCESS ADDRESS SIZE PC THREAD ACCESS ADDRESS SIZE PC
 //! unheld THREAD OTHER WHY
 //! spin THREAD ADDRESS PC READS
+//! event THREAD NAME FIELD…                  a custom event happened
 //! deadlock cycle|stuck THREADS              so many `waits` follow, then `deadlock-end`
 //! waits THREAD CODE OBJECT PC STACK…
 //! held-by THREAD OBJECT PC                  who holds what the thread of the last `waits` wants
@@ -82,6 +83,11 @@ pub enum Message<'a> {
         address: u64,
         pc: u64,
         reads: u64,
+    },
+    /// A custom event happened. The lines of all threads are in the order of the events.
+    Event {
+        thread: &'a str,
+        words: Words<'a>,
     },
     /// As many `Waits` as there are threads follow, then `DeadlockEnd`.
     Deadlock {
@@ -219,6 +225,35 @@ words! {
     }
 }
 
+/// The name of a custom event and its fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a> {
+    text: &'a str,
+    separator: char,
+}
+
+impl<'a> Words<'a> {
+    /// From words that each have a zero byte after them.
+    pub fn ended_by_zeros(text: &'a str) -> Self {
+        Words {
+            text: text.strip_suffix('\0').unwrap_or(text),
+            separator: '\0',
+        }
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = &'a str> {
+        self.text.split(self.separator)
+    }
+}
+
+impl PartialEq for Words<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Words<'_> {}
+
 /// Return addresses, the innermost function first. The writer has numbers; the reader keeps the
 /// text, which it has checked.
 #[derive(Clone, Copy)]
@@ -305,6 +340,16 @@ impl<'a> Message<'a> {
                 pc,
                 reads,
             } => write!(out, "spin {thread} {address:x} {pc:x} {reads}"),
+            Message::Event { thread, words } => {
+                write!(out, "event {thread}")?;
+                words.iter().try_for_each(|word| {
+                    out.write_char(' ')?;
+                    word.chars().try_for_each(|c| {
+                        let is_plain = !c.is_control() && c != ' ';
+                        out.write_char(if is_plain { c } else { '?' })
+                    })
+                })
+            }
             Message::Deadlock { shape, threads } => {
                 write!(out, "deadlock {} {threads}", shape.word())
             }
@@ -373,6 +418,13 @@ impl<'a> Message<'a> {
                 address: fields.hexadecimal()?,
                 pc: fields.hexadecimal()?,
                 reads: fields.number()?,
+            },
+            "event" => Message::Event {
+                thread: fields.word()?,
+                words: Words {
+                    text: fields.rest().filter(|text| !text.is_empty())?,
+                    separator: ' ',
+                },
             },
             "deadlock" => Message::Deadlock {
                 shape: Shape::parse(fields.word()?)?,

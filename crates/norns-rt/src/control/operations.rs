@@ -14,6 +14,8 @@ use core::ffi::{c_int, c_void};
 use norns_control::{Happened, How, Mode, Operation, Slot, Tried, Turn};
 
 use super::monitor::MONITOR;
+use super::output::tell;
+use super::report::path_of;
 use super::thread::{Inside, Own};
 use super::{enter, futex, is_replaying, serial, with_clocks};
 use crate::detect::Order;
@@ -23,6 +25,7 @@ use crate::mode::is_serial;
 use crate::real;
 use crate::record;
 use crate::sys;
+use crate::wire::report::{Message, Words};
 use crate::wire::{Code, object};
 
 /// Not an error number: the thread holds the mutex again and is to end, since it was cancelled.
@@ -364,8 +367,9 @@ pub fn after(what: &crate::operation::Operation, happened: Code) {
     }
 }
 
-/// A user-specified event: a scheduling point that does nothing.
-pub fn custom(pc: usize) {
+/// A user-specified event: a scheduling point that only reports what happens there. The name and the
+/// fields in `text` have a zero byte each behind them.
+pub fn custom(text: &[u8], pc: usize) {
     if !is_replaying() || is_serial() {
         return;
     }
@@ -373,7 +377,13 @@ pub fn custom(pc: usize) {
     let mut guard = MONITOR.lock();
     let event = operation(Code::Custom, core::ptr::null_mut(), pc);
     guard.drive(&mut inside, Happened::Arrives(event, How::AtItsTurn));
-    guard.note(inside.block.slot(), Happened::Completes);
+    let slot = inside.block.slot();
+    // With the monitor locked, so that the lines come in the order of the events.
+    tell(Message::Event {
+        thread: path_of(slot),
+        words: Words::ended_by_zeros(core::str::from_utf8(text).unwrap_or("?")),
+    });
+    guard.note(slot, Happened::Completes);
 }
 
 /// An object was initialised: what is known of an older object at its address does not count.
