@@ -11,6 +11,7 @@ use norns_report::object::{self, Query};
 use norns_report::{
     AccessKind, Finding, Findings, Kind, Place, Predicted, Recordings, Status, Steps, Verdict,
 };
+use norns_rules::{Limits, Property};
 use norns_trace::Trace;
 
 use crate::confirm::{Confirmation, Tried};
@@ -31,6 +32,8 @@ pub struct Options {
     pub kinds: BTreeSet<Kind>,
     /// List what was predicted and refuted; otherwise it is only counted.
     pub list_refuted: bool,
+    /// The rules that the user's events must keep, and what one check of them may use.
+    pub rules: Option<(Property, Limits)>,
 }
 
 /// How many times the program is recorded.
@@ -230,6 +233,7 @@ impl<E> Check<'_, E> {
         }
         let unseen_order = recorded.unseen_order();
         let mut confirmation = Confirmation::new(program, trace, unseen_order, self.work);
+        self.check_rules(run, &mut confirmation)?;
         let (again, may_wait) = self.add_races_of_the_run(run, &mut confirmation)?;
         let mut witnesses = self.predict(run, trace)?;
         if matches!(recorded.ended, Ended::Exited(_)) {

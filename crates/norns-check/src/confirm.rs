@@ -372,7 +372,11 @@ impl<'a, P: Program> Confirmation<'a, P> {
         schedule::may_lie_elsewhere(self.trace, &witness.bug)
     }
 
-    fn replay(&mut self, witness: &Witness, way: Way) -> Result<Replayed, P::Error> {
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        self.work.is_out_of_time()
+    }
+
+    pub(crate) fn replay(&mut self, witness: &Witness, way: Way) -> Result<Replayed, P::Error> {
         let mut replayed = self.program.replay(self.trace, witness, way)?;
         self.forked |= replayed.forked;
         self.loops.learn(&replayed);

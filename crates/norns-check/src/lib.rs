@@ -9,6 +9,7 @@
 //! | `left_waiting` | waits that end with the process, as in the recorded run |
 //! | `recorded_run` | races that the recorded run itself had, which need no replay |
 //! | `coverage` | what the recordings have shown, and whether another one brings something new |
+//! | `rules` | orders of events that a rule of the user does not allow |
 //! | `confirm` | one predicted bug: which replays are tried until one settles it |
 //! | `refine` | another witness of the same bug, after the program could not follow the last one |
 //! | `wait_loops` | races that a loop which waits for a variable keeps apart |
@@ -30,6 +31,7 @@ pub mod observed;
 pub mod program;
 mod recorded_run;
 mod refine;
+mod rules;
 mod tiers;
 mod wait_loops;
 

@@ -163,6 +163,7 @@ fn observed(kind: Kind, places: Vec<Place>) -> Finding {
         places,
         witness: None,
         verdict: None,
+        rule: None,
         known: false,
         object: None,
         variants: Vec::new(),

@@ -3,6 +3,7 @@
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::schedule::Way;
 use norns_replay::{Ended, Proof, Sighting};
+use norns_rules::Observed;
 use norns_trace::{EventIndex, Trace, Warning};
 
 use crate::observed::Hang;
@@ -125,6 +126,8 @@ pub struct Replayed {
     pub sightings: Vec<Sighting>,
     /// Whether the program made a child process, which nobody watched.
     pub forked: bool,
+    /// The custom events in the order in which they happened.
+    pub events: Vec<Observed>,
 }
 
 /// What such a run showed.

@@ -231,7 +231,7 @@ fn missing_write(
             let op = trace.events[first.index()].op;
             read_by(op).or_else(|| written_by(op))
         }
-        Bug::LockDeadlock { .. } | Bug::Stuck { .. } => None,
+        Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => None,
     };
     let position = positions(trace, witness);
     let thread = trace.events[goal.index()].thread;

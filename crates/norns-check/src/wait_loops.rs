@@ -86,6 +86,7 @@ mod tests {
             wait_loop: Some(pc(read_of_loop)),
             sightings: Vec::new(),
             forked: false,
+            events: Vec::new(),
         });
         let [first, second] = race.map(EventIndex);
         let bug = Bug::Race { first, second };

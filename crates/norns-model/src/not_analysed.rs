@@ -46,6 +46,8 @@ pub enum NotAnalysed {
     LeftRunning { processes: usize },
     /// What threads of an OpenMP runtime do: its own synchronisation is not understood.
     OpenMp { runtime: String },
+    /// Rules of the user; `problem` is a sentence.
+    Rules { problem: String },
     /// Reads are to see the write that they saw, in a trace that does not order accesses.
     GuessedReads,
     /// The recorded order is none of the model's.

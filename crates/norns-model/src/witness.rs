@@ -56,15 +56,19 @@ pub enum Bug {
     /// These are the next events of threads that can take no further step in any continuation.
     /// Sorted.
     Stuck { blocked: Vec<EventIndex> },
+    /// These custom events are the last ones of the schedule that a rule of the user speaks of, in its
+    /// order: after the others, the rule does not allow the last one.
+    Order { events: Vec<EventIndex> },
 }
 
 impl Bug {
     /// The events that the bug is about, in the order in which it names them: each is the next
-    /// one of its thread.
+    /// one of its thread. (Those of an order have happened.)
     pub fn events(&self) -> Vec<EventIndex> {
         match self {
             Bug::Race { first, second } => vec![*first, *second],
             Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
+            Bug::Order { events } => events.clone(),
         }
     }
 
@@ -81,6 +85,9 @@ impl Bug {
             Bug::Stuck { blocked } => Bug::Stuck {
                 blocked: blocked.iter().map(other).collect(),
             },
+            Bug::Order { events } => Bug::Order {
+                events: events.iter().map(other).collect(),
+            },
         }
     }
 
@@ -90,6 +97,7 @@ impl Bug {
             Bug::Race { .. } => "race",
             Bug::LockDeadlock { .. } => "lock-deadlock",
             Bug::Stuck { .. } => "stuck",
+            Bug::Order { .. } => "order",
         }
     }
 
@@ -99,6 +107,7 @@ impl Bug {
             ("race", &[first, second]) => Some(Bug::Race { first, second }),
             ("lock-deadlock", _) => Some(Bug::LockDeadlock { blocked: events }),
             ("stuck", _) => Some(Bug::Stuck { blocked: events }),
+            ("order", _) => Some(Bug::Order { events }),
             _ => None,
         }
     }
@@ -126,7 +135,10 @@ mod tests {
             Bug::LockDeadlock {
                 blocked: blocked.clone(),
             },
-            Bug::Stuck { blocked },
+            Bug::Stuck {
+                blocked: blocked.clone(),
+            },
+            Bug::Order { events: blocked },
         ] {
             assert_eq!(Bug::from_word(bug.word(), bug.events()), Some(bug));
         }

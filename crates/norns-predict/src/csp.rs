@@ -105,7 +105,7 @@ impl Races<'_> {
     fn is_on(&self, witness: &Witness, cell: LocationId) -> bool {
         match witness.bug {
             Bug::Race { first, second } => self.touches(first, cell) && self.touches(second, cell),
-            Bug::LockDeadlock { .. } | Bug::Stuck { .. } => false,
+            Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => false,
         }
     }
 

@@ -129,7 +129,9 @@ impl Sieve<'_> {
         }
         found.races.sort_by_cached_key(|witness| match witness.bug {
             Bug::Race { first, second } => sides(model, first, second),
-            Bug::LockDeadlock { .. } | Bug::Stuck { .. } => unreachable!("only races are here"),
+            Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => {
+                unreachable!("only races are here")
+            }
         });
     }
 

@@ -332,6 +332,7 @@ pub fn bug_kind(trace: &Trace, bug: &Bug) -> Kind {
         }
         Bug::LockDeadlock { .. } => Kind::Deadlock,
         Bug::Stuck { .. } => Kind::Stuck,
+        Bug::Order { .. } => Kind::Order,
     }
 }
 

@@ -75,6 +75,9 @@ pub struct Finding {
     pub places: Vec<Place>,
     pub witness: Option<Vec<WitnessStep>>,
     pub verdict: Option<Verdict>,
+    /// The rule of the user that is broken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// Whether the baseline has it, so that it does not fail a build.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub known: bool,

@@ -127,6 +127,7 @@ mod tests {
             places: vec![place(line, AccessKind::Write)],
             witness: None,
             verdict: None,
+            rule: None,
             known: false,
             object: None,
             variants: Vec::new(),

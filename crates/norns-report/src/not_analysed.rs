@@ -69,6 +69,7 @@ pub fn sentence(reason: &NotAnalysed) -> String {
                  CXX=norns-c++){but}"
             )
         }
+        NotAnalysed::Rules { problem } => format!("a rule: {problem}"),
         NotAnalysed::GuessedReads => {
             "the trace does not order its accesses, so what its reads saw is a guess".into()
         }

@@ -46,6 +46,7 @@ impl Predicted<'_> {
             places: self.places(&witness.bug),
             witness: (self.steps != Steps::None).then(|| self.steps(witness)),
             verdict: None,
+            rule: None,
             known: false,
             object: object::of_bug(self.trace, &witness.bug),
             variants: Vec::new(),

@@ -127,6 +127,7 @@ fn lost_update() -> (Finding, Sketch) {
         verdict: Some(Verdict::Confirmed(
             "both threads stopped with the accesses next".into(),
         )),
+        rule: None,
         known: false,
         object: Some("balance".into()),
         variants: Vec::new(),
@@ -168,6 +169,7 @@ fn inverted_locks() -> (Finding, Sketch) {
         ],
         witness: None,
         verdict: None,
+        rule: None,
         known: false,
         object: Some("a, b".into()),
         variants: Vec::new(),
@@ -222,6 +224,7 @@ fn the_list_has_a_line_a_finding_and_a_summary() {
                     place(7, "T0.1", AccessKind::Write),
                     place(8, "T0.2", AccessKind::AtomicRead),
                 ],
+                rule: None,
                 known: true,
                 variants: vec![lost_update().0],
                 ..lost_update().0
@@ -290,11 +293,13 @@ fn machine_formats() {
         Entry {
             sketch: &race,
             fingerprint: "00ff",
+            rule: None,
             known: false,
         },
         Entry {
             sketch: &deadlock,
             fingerprint: "11ee",
+            rule: None,
             known: true,
         },
     ];

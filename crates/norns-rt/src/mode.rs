@@ -134,10 +134,6 @@ unsafe extern "C" fn construct(
             return;
         }
     };
-    // SAFETY: as above.
-    if unsafe { variable(variables, environment::EVENTS) }.is_some() {
-        crate::sites::switch_on();
-    }
     match mode {
         Mode::Off => {}
         // SAFETY: as above.

@@ -1,16 +1,16 @@
 //! Sites: points of the program at which it emits an event, put there by the plug-in of
 //! `norns-instrument`, whose header defines the record of a site and the text of its event.
 //!
-//! They sleep unless `NORNS_EVENTS` is set: the program then only tests a byte where it passes one.
+//! They sleep while nothing is observed: the program then only tests a byte where it passes one.
 
 use core::ffi::c_char;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::attach;
 use crate::control;
 use crate::interpose;
-use crate::mode::{is_controlled, is_recording, text};
+use crate::mode::{is_controlled, is_off, is_recording, text};
 use crate::record;
 use crate::sys;
 use crate::wire::Code;
@@ -23,13 +23,6 @@ pub struct Site {
     line: u32,
     file: *const c_char,
     event: *const u8,
-}
-
-/// Whether the sites of files that are loaded from now on are switched on.
-static ON: AtomicBool = AtomicBool::new(false);
-
-pub fn switch_on() {
-    ON.store(true, Ordering::Relaxed);
 }
 
 /// A custom event happens: its name and fields, each with a zero byte behind it.
@@ -101,7 +94,7 @@ fn behind(mut value: u64, dereferences: usize, size: usize) -> u64 {
 interpose! {
     // The sites of an executable or library, which has just been loaded.
     fn __norns_sites(start: *const Site, stop: *const Site) |pc| {
-        if ON.load(Ordering::Relaxed) {
+        if !is_off() {
             let mut site = start;
             while site < stop {
                 (*site).on.store(1, Ordering::Relaxed);

@@ -16,8 +16,6 @@ pub const SEED: &str = "NORNS_SEED";
 /// If set, a recording makes timed operations give up early and holds back what others wait for, so
 /// that it shows what the program does then.
 pub const IMPATIENT: &str = "NORNS_IMPATIENT";
-/// If set, the sites of the program are switched on, and it emits its custom events.
-pub const EVENTS: &str = "NORNS_EVENTS";
 /// The path of the schedule that a replay enforces.
 pub const SCHEDULE: &str = "NORNS_SCHEDULE";
 /// The path of the file to which the report is appended.

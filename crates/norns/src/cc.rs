@@ -3,13 +3,16 @@
 //! A command that compiles gets `-fsanitize=thread` and what makes its hooks complete, a command
 //! that links gets the runtime, everything else reaches the compiler word for word. The reason for
 //! each option stands where it is added. Options come first on the command line when their order
-//! matters to the linker (the runtime must stand before the C library), else last.
+//! matters to the linker (the runtime must stand before the C library), else last. With `NORNS_ASPECT`,
+//! or when `norns check --aspect` compiles, clang also puts the events of an aspect file into the
+//! program (`sites`).
 //!
 //! Limits: a program for another machine, without an operating system or without the C library is
 //! compiled unchanged; `-static` is left out, since nothing can be interposed in such a program.
 
 mod bitcode;
 mod command_line;
+pub mod sites;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -70,26 +73,39 @@ pub fn called_as_compiler() -> Option<(Language, Vec<OsString>)> {
 
 /// Becomes the compiler, or runs it if bitcode is wanted. Returns an error only when that fails.
 pub fn run(language: Language, words: Vec<OsString>) -> anyhow::Result<ExitCode> {
-    let compiler = find_compiler(language)?;
+    let orders = sites::Orders::of_environment()?;
     if bitcode::is_wanted() {
-        return bitcode::run(&compiler, words);
+        let compiler = compiler_for(language, orders.as_ref())?;
+        return bitcode::run(&compiler, words, orders.as_ref());
     }
-    let words = wrap(&compiler, words)?;
-    let error = Command::new(&compiler.words[0])
-        .args(&compiler.words[1..])
-        .args(words)
-        .exec();
+    let (compiler, mut command) = command(language, words, orders.as_ref())?;
+    let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", compiler.words[0].display()))
+}
+
+/// Only clang can put events into a program.
+fn compiler_for(language: Language, orders: Option<&sites::Orders>) -> anyhow::Result<Compiler> {
+    match orders {
+        Some(_) => sites::compiler(language),
+        None => find_compiler(language),
+    }
 }
 
 /// The command that runs the compiler with Norns's additions, for a caller that wants to see its
 /// output rather than become it.
-pub fn command(language: Language, words: Vec<OsString>) -> anyhow::Result<Command> {
-    let compiler = find_compiler(language)?;
-    let words = wrap(&compiler, words)?;
+pub fn command(
+    language: Language,
+    words: Vec<OsString>,
+    orders: Option<&sites::Orders>,
+) -> anyhow::Result<(Compiler, Command)> {
+    let compiler = compiler_for(language, orders)?;
+    let words = wrap(&compiler, words, orders)?;
     let mut command = Command::new(&compiler.words[0]);
     command.args(&compiler.words[1..]).args(words);
-    Ok(command)
+    if let Some(orders) = orders {
+        orders.hand_to(&mut command);
+    }
+    Ok((compiler, command))
 }
 
 /// `NORNS_CC` or `NORNS_CXX`, else the usual names in the order in which projects try them.
@@ -176,7 +192,11 @@ fn family_of(words: &[OsString]) -> anyhow::Result<Family> {
 }
 
 /// The compiler's words with Norns's additions.
-fn wrap(compiler: &Compiler, mut words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
+fn wrap(
+    compiler: &Compiler,
+    mut words: Vec<OsString>,
+    orders: Option<&sites::Orders>,
+) -> anyhow::Result<Vec<OsString>> {
     // An option of the wrapper itself: also record branches.
     let count = words.len();
     words.retain(|word| word != "--branches");
@@ -228,6 +248,9 @@ fn wrap(compiler: &Compiler, mut words: Vec<OsString>) -> anyhow::Result<Vec<OsS
     }
     if plan.instrument {
         last.extend(instrumentation(compiler.family, &line, branches));
+        if orders.is_some() {
+            last.push(joined("-fpass-plugin=", &sites::plugin(compiler)?));
+        }
     }
     match plan.link {
         Runtime::None => {}

@@ -6,6 +6,7 @@ mod gaps;
 pub mod inputs;
 mod keep;
 mod program;
+mod rules;
 pub mod saved;
 pub mod witness;
 
@@ -32,6 +33,7 @@ use crate::runs::{self, About, Run};
 use crate::{exit, runtime_library, session, show};
 use keep::Keeper;
 use program::Checked;
+use rules::Rules;
 
 /// How many recordings are made at most when the user does not say.
 const MOST_RUNS: u32 = 6;
@@ -82,6 +84,12 @@ pub struct Arguments {
     /// An option for the compiler, such as -O2 or -lm; may be repeated
     #[arg(long = "flag", value_name = "WORD", allow_hyphen_values = true)]
     flags: Vec<OsString>,
+    /// A file that says which points of the program emit which events; needs clang
+    #[arg(long, value_name = "FILE")]
+    aspect: Option<PathBuf>,
+    /// A file with the rules that the events must keep: CSPM, or simple words
+    #[arg(long, value_name = "FILE")]
+    property: Option<PathBuf>,
     /// Also list predictions that were refuted
     #[arg(long)]
     all: bool,
@@ -118,10 +126,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         );
     let sources = arguments.sources.iter().map(std::path::absolute);
     let sources: Vec<PathBuf> = sources.collect::<Result<_, _>>()?;
+    let rules = Rules::read(&arguments)?;
     let run = Run::create(&About::now(words.collect(), sources)?)?;
-    let mut program = program(&arguments, &run)?;
+    let mut program = program(&arguments, &run, &rules)?;
     let baseline = arguments.counting.read()?;
-    let mut findings = check(&arguments, &run, &mut program)?;
+    let mut findings = check(&arguments, &run, &mut program, rules)?;
     let folder = run.about()?.folder;
     for finding in &mut findings.findings {
         finding.known = baseline.knows(&baseline::print_of(finding, &folder));
@@ -176,7 +185,7 @@ fn was_observed(findings: &Findings) -> bool {
 }
 
 /// The program to run: compiled from the sources, or as it was given.
-fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
+fn program(arguments: &Arguments, run: &Run, rules: &Rules) -> Result<Program> {
     let folder = std::env::current_dir().context("cannot tell the working directory")?;
     let mut preload = None;
     let command = if arguments.sources.is_empty() {
@@ -196,7 +205,9 @@ fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
             &arguments.flags,
             &file,
             arguments.values,
+            rules.orders(run)?.as_ref(),
         )?;
+        rules.warn(run)?;
         let mut command = vec![file.into_os_string()];
         command.extend(arguments.command.iter().cloned());
         command
@@ -210,7 +221,12 @@ fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
     })
 }
 
-fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Findings> {
+fn check(
+    arguments: &Arguments,
+    run: &Run,
+    program: &mut Program,
+    rules: Rules,
+) -> Result<Findings> {
     let deadline = Deadline::not_yet(Duration::from_secs(arguments.budget));
     norns_replay::catch_interrupts();
     let options = norns_check::Options {
@@ -225,6 +241,7 @@ fn check(arguments: &Arguments, run: &Run, program: &mut Program) -> Result<Find
             .filter(|&kind| arguments.kinds.contains(kind))
             .collect(),
         list_refuted: arguments.all,
+        rules: rules.for_check(arguments.budget),
     };
     let mut findings = norns_check::check(
         &mut Checked::new(arguments, run, program, deadline.clone()),

@@ -248,6 +248,7 @@ fn name(bug: &Bug) -> String {
         Bug::Race { .. } => "race",
         Bug::LockDeadlock { .. } => "deadlock",
         Bug::Stuck { .. } => "stuck",
+        Bug::Order { .. } => "order",
     };
     format!("{word} {}", numbers(&bug.events()).join(","))
 }

@@ -87,7 +87,7 @@ pub fn gcc_shim(runtime: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Where files of ours that go with this runtime may be: beside it, or else in the user's cache.
-fn own_folders(runtime: &Path) -> impl Iterator<Item = PathBuf> {
+pub fn own_folders(runtime: &Path) -> impl Iterator<Item = PathBuf> {
     let beside = runtime
         .parent()
         .unwrap_or(Path::new("/"))
@@ -138,6 +138,18 @@ pub fn hooks_object(runtime: &Path, compiler: &[OsString]) -> Option<PathBuf> {
         }
         placed.then_some(path)
     })
+}
+
+/// Keeps a file in one of our folders, under a name that says what it is and its content.
+pub fn keep(content: &[u8], what: &str) -> anyhow::Result<PathBuf> {
+    let name = format!("{what}-{:016x}", fnv(content));
+    let runtime = find()?;
+    let mut folders = own_folders(&runtime);
+    let kept = folders.find_map(|folder| {
+        ensure_file(&folder, &name, content).ok()?;
+        Some(folder.join(&name))
+    });
+    kept.with_context(|| format!("there is no folder in which the file {name} can be written"))
 }
 
 fn ensure_file(folder: &Path, name: &str, content: &[u8]) -> std::io::Result<()> {

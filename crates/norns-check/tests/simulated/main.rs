@@ -79,6 +79,7 @@ impl Case {
             engine: Engine::Auto,
             kinds: BTreeSet::from(Kind::ALL),
             list_refuted: ask.list_refuted,
+            rules: None,
         };
         let clock = move || match replays.get() < ask.most_replays {
             true => Duration::MAX,
@@ -125,6 +126,7 @@ struct Ask {
 const USUAL: Ask = Ask {
     runs: 1,
     list_refuted: false,
+    
     most_replays: usize::MAX,
     is_understood: false,
 };
@@ -246,6 +248,7 @@ fn what_is_confirmed_can_happen_and_what_can_happen_is_mostly_confirmed() {
         };
         let checked = case.check(Ask {
             list_refuted: true,
+            
             ..USUAL
         });
         for finding in checked.with_status(Status::Confirmed) {
@@ -293,6 +296,7 @@ fn every_prediction_is_confirmed_listed_or_counted_as_refuted() {
 
         let all = case.check(Ask {
             list_refuted: true,
+            
             ..USUAL
         });
         assert_eq!(all.listed(&case), case.predicted(), "seed {seed}");

@@ -79,6 +79,7 @@ impl Program for Simulated {
             wait_loop: None,
             sightings: Vec::new(),
             forked: false,
+            events: Vec::new(),
         })
     }
 
@@ -297,6 +298,7 @@ impl<'m> World<'m> {
                     return Outcome::Confirmed(Proof::NobodyRuns);
                 }
             }
+            Bug::Order { .. } => {}
         }
         Outcome::NoBug
     }

@@ -15,6 +15,7 @@ impl Checker<'_> {
         let listed = match bug {
             Bug::Race { first, second } => vec![*first, *second],
             Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
+            Bug::Order { events } => return self.shows_order(run, events),
         };
         for event in listed.iter().map(|event| event.index()) {
             if event >= self.trace.events.len() {
@@ -32,7 +33,24 @@ impl Checker<'_> {
             Bug::Race { first, second } => self.shows_race(first.index(), second.index()),
             Bug::LockDeadlock { blocked } => self.shows_cycle(run, blocked),
             Bug::Stuck { blocked } => self.shows_stuck(run, blocked),
+            Bug::Order { .. } => Ok(()),
         }
+    }
+
+    /// Which orders are wrong is for the rule to say; here its events must be custom ones that happened.
+    fn shows_order(&self, run: &Run, events: &[EventIndex]) -> Result<(), String> {
+        need(!events.is_empty(), "no event breaks the rule")?;
+        for event in events.iter().map(|event| event.index()) {
+            let is_custom = { self.trace.events.get(event) }
+                .is_some_and(|event| matches!(event.op, Op::Custom(_)));
+            need(is_custom, "a rule speaks of custom events")?;
+            let next = self.next(run, self.thread(event));
+            need(
+                next.is_none_or(|next| next > event),
+                "an event of the rule has not happened",
+            )?;
+        }
+        Ok(())
     }
 
     fn shows_race(&self, first: usize, second: usize) -> Result<(), String> {

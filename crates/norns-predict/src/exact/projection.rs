@@ -105,6 +105,9 @@ impl Projection {
                 first: original(*first),
                 second: original(*second),
             },
+            Bug::Order { events } => Bug::Order {
+                events: originals(events),
+            },
         };
         if let Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } = &bug {
             for &event in blocked {

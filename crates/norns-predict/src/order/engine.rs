@@ -185,6 +185,8 @@ impl<'t> Engine<'t> {
             Bug::Race { first, second } => self.model.conflict(*first, *second),
             Bug::LockDeadlock { blocked } => self.is_cycle(blocked),
             Bug::Stuck { blocked } => return self.find_stuck(blocked.clone()),
+            // Rules are for the refinement checker: `norns-rules`.
+            Bug::Order { .. } => return Outcome::Undecided,
         };
         if !is_candidate || self.is_surely_impossible(&bug) {
             return Outcome::Impossible;

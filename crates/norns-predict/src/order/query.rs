@@ -31,6 +31,7 @@ pub fn events_of(bug: &Bug) -> Vec<EventIndex> {
     match bug {
         Bug::Race { first, second } => vec![*first, *second],
         Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
+        Bug::Order { events } => events.clone(),
     }
 }
 

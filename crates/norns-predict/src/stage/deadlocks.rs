@@ -178,7 +178,9 @@ impl Predictor<'_> {
         }
         let sets = accepted.iter().map(|witness| match &witness.bug {
             Bug::Stuck { blocked } => blocked.clone(),
-            Bug::Race { .. } | Bug::LockDeadlock { .. } => unreachable!("only waits are here"),
+            Bug::Race { .. } | Bug::LockDeadlock { .. } | Bug::Order { .. } => {
+                unreachable!("only waits are here")
+            }
         });
         self.found.stuck_sets = sets.collect();
         self.found.stuck = one_for_places(self.model, accepted.into_iter());

@@ -140,7 +140,9 @@ impl Predictor<'_> {
         }
         let sides = |model: &Model, witness: &Witness| match witness.bug {
             Bug::Race { first, second } => sides(model, first, second),
-            Bug::LockDeadlock { .. } | Bug::Stuck { .. } => unreachable!("only races are here"),
+            Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => {
+                unreachable!("only races are here")
+            }
         };
         self.found.race_counts.filtered.redundant = left_out.iter().filter(|&&out| out).count();
         let model = self.model;

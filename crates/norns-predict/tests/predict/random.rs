@@ -163,7 +163,9 @@ fn all_stages_together_find_exactly_what_there_is() {
 fn race(witness: &Witness) -> (EventIndex, EventIndex) {
     match witness.bug {
         Bug::Race { first, second } => (first, second),
-        Bug::LockDeadlock { .. } | Bug::Stuck { .. } => panic!("not a race: {witness:?}"),
+        Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => {
+            panic!("not a race: {witness:?}")
+        }
     }
 }
 
@@ -174,7 +176,7 @@ fn blocked(witness: &Witness) -> Vec<EventIndex> {
             blocked.sort_unstable();
             blocked
         }
-        Bug::Race { .. } => panic!("not a deadlock: {witness:?}"),
+        Bug::Race { .. } | Bug::Order { .. } => panic!("not a deadlock: {witness:?}"),
     }
 }
 

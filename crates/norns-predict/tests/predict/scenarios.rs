@@ -49,6 +49,7 @@ fn in_words(witness: &Witness) -> String {
         Bug::Race { first, second } => format!("race {}", list(&[*first, *second])),
         Bug::LockDeadlock { blocked } => format!("deadlock {}", list(blocked)),
         Bug::Stuck { blocked } => format!("stuck {}", list(blocked)),
+        Bug::Order { events } => format!("order {}", list(events)),
     }
 }
 

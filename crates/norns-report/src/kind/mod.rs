@@ -11,6 +11,7 @@ mod destroy_locked;
 mod destroyed_in_use;
 mod double_free;
 mod left_locked;
+mod order;
 mod stuck;
 mod two_mutexes;
 mod unlock_not_locked;
@@ -60,6 +61,8 @@ kinds! {
     TwoMutexes = two_mutexes,
     LeftLocked = left_locked,
     DestroyLocked = destroy_locked,
+    /// An order of events that a rule of the user does not allow.
+    Order = order,
 }
 
 /// What is true of all findings of a kind.
@@ -103,12 +106,15 @@ pub enum PlaceOrder {
     Sorted,
     /// Each waits for the next one, and the last for the first; from the smallest place on.
     Cycle,
+    /// As they happen.
+    Happening,
 }
 
 impl PlaceOrder {
     pub(crate) fn arrange<T, K: Ord>(self, all: &mut [T], key: impl Fn(&T) -> K) {
         match self {
             PlaceOrder::Sorted => all.sort_by_key(key),
+            PlaceOrder::Happening => {}
             PlaceOrder::Cycle => {
                 let smallest = (0..all.len()).min_by_key(|&i| key(&all[i]));
                 all.rotate_left(smallest.unwrap_or(0));
@@ -147,6 +153,8 @@ pub enum Group {
     Deadlock,
     /// Calls that POSIX leaves undefined, as a recorded run shows them.
     Misuse,
+    /// What breaks a rule of the user.
+    Order,
 }
 
 impl Kind {
@@ -169,7 +177,7 @@ impl Kind {
 }
 
 impl Group {
-    pub const ALL: [Group; 3] = [Group::Race, Group::Deadlock, Group::Misuse];
+    pub const ALL: [Group; 4] = [Group::Race, Group::Deadlock, Group::Misuse, Group::Order];
 
     /// The word that selects all kinds of the group.
     pub fn word(self) -> &'static str {
@@ -177,6 +185,7 @@ impl Group {
             Group::Race => "race",
             Group::Deadlock => "deadlock",
             Group::Misuse => "misuse",
+            Group::Order => "order",
         }
     }
 

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail};
 use norns_ir::{CompileError, Content, FrontEnd, Piece, SECTION, is_elf};
 
 use super::command_line::{CommandLine, Goal, Source, expand, leave_out, understand};
+use super::sites::Orders;
 use super::{Compiler, linker_words, wrap};
 
 /// Whether the user asked for bitcode.
@@ -27,22 +28,27 @@ pub fn is_wanted() -> bool {
 }
 
 /// Runs the compiler and puts the bitcode of its sources into what it makes.
-pub fn run(compiler: &Compiler, words: Vec<OsString>) -> Result<ExitCode> {
+pub fn run(
+    compiler: &Compiler,
+    words: Vec<OsString>,
+    orders: Option<&Orders>,
+) -> Result<ExitCode> {
     let mut expanded = Vec::with_capacity(words.len());
     for word in &words {
         expand(word, 0, &mut expanded);
     }
     let line = understand(&expanded);
-    let mut wrapped = wrap(compiler, words)?;
+    let mut wrapped = wrap(compiler, words, orders)?;
+    let start = |words: &[OsString]| start(compiler, words, orders);
     if !carries_bitcode(&line) {
-        return Ok(exit_code(start(compiler, &wrapped)?.wait()?));
+        return Ok(exit_code(start(&wrapped)?.wait()?));
     }
     let front_end = FrontEnd::find()?;
     let options = front_end_words(&expanded);
     let scratch = Scratch::new()?;
     if line.goal == Goal::Compile {
         // The two compilers do not need each other.
-        let mut child = start(compiler, &wrapped)?;
+        let mut child = start(&wrapped)?;
         let pieces = pieces(&front_end, &options, &line.sources);
         let status = child.wait()?;
         if status.success() {
@@ -57,7 +63,7 @@ pub fn run(compiler: &Compiler, words: Vec<OsString>) -> Result<ExitCode> {
     pieces.iter().for_each(say_if_missing);
     let object = pieces_object(compiler, &pieces, &scratch)?;
     wrapped.splice(0..0, linker_words(&[object]));
-    Ok(exit_code(start(compiler, &wrapped)?.wait()?))
+    Ok(exit_code(start(&wrapped)?.wait()?))
 }
 
 /// Where cmake and meson try out what a compiler can do.
@@ -87,10 +93,17 @@ fn carries_bitcode(line: &CommandLine) -> bool {
             .any(|source| is_probe(source) || source.file == "-")
 }
 
-fn start(compiler: &Compiler, words: &[OsString]) -> Result<std::process::Child> {
-    Command::new(&compiler.words[0])
-        .args(&compiler.words[1..])
-        .args(words)
+fn start(
+    compiler: &Compiler,
+    words: &[OsString],
+    orders: Option<&Orders>,
+) -> Result<std::process::Child> {
+    let mut command = Command::new(&compiler.words[0]);
+    command.args(&compiler.words[1..]).args(words);
+    if let Some(orders) = orders {
+        orders.hand_to(&mut command);
+    }
+    command
         .spawn()
         .with_context(|| format!("cannot run {}", compiler.words[0].display()))
 }

@@ -10,14 +10,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use norns_replay::Input;
 
+use crate::cc::sites::Orders;
 use crate::cc::{self, Language};
 
-/// Compiles and links the sources into one program; with `branches`, it records its branches too.
+/// Compiles and links the sources into one program; with `branches`, it records its branches too, and
+/// with `orders` it emits the events of an aspect file.
 pub fn build(
     sources: &[PathBuf],
     flags: &[OsString],
     program: &Path,
     branches: bool,
+    orders: Option<&Orders>,
 ) -> Result<()> {
     let is_cxx = |source: &PathBuf| {
         let extension = source.extension().and_then(|extension| extension.to_str());
@@ -38,9 +41,8 @@ pub fn build(
     words.extend(sources.iter().map(|source| source.clone().into_os_string()));
     words.extend(flags.iter().cloned());
     words.extend(branches.then(|| "--branches".into()));
-    let status = cc::command(language, words)?
-        .status()
-        .context("cannot run the compiler")?;
+    let (_, mut command) = cc::command(language, words, orders)?;
+    let status = command.status().context("cannot run the compiler")?;
     if !status.success() {
         bail!("the sources do not compile");
     }

@@ -14,6 +14,7 @@ use norns_replay::schedule::Way;
 use norns_replay::{
     Ended, Files, How, Inputs, Limits, Program, Replayer, Report, Sighting, record,
 };
+use norns_rules::Observed;
 use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
 
@@ -253,6 +254,7 @@ impl norns_check::Program for Checked<'_> {
             sightings: Sighting::of(&replay.report),
             wait_loop: replay.report.spin.as_ref().map(|spin| spin.pc),
             forked: replay.report.forked,
+            events: replay.report.events.into_iter().map(observed).collect(),
         })
     }
 
@@ -265,6 +267,16 @@ impl norns_check::Program for Checked<'_> {
         let (report, _) = self.replayer(trace).steer(races, &name, seed)?;
         self.warn_once(&report);
         Ok(Sighting::of(&report))
+    }
+}
+
+/// A custom event, from its thread and its words.
+fn observed((thread, words): (String, Vec<String>)) -> Observed {
+    let mut words = words.into_iter();
+    Observed {
+        thread,
+        name: words.next().unwrap_or_default(),
+        fields: words.collect(),
     }
 }
 
