@@ -126,7 +126,6 @@ struct Ask {
 const USUAL: Ask = Ask {
     runs: 1,
     list_refuted: false,
-    
     most_replays: usize::MAX,
     is_understood: false,
 };
@@ -248,7 +247,6 @@ fn what_is_confirmed_can_happen_and_what_can_happen_is_mostly_confirmed() {
         };
         let checked = case.check(Ask {
             list_refuted: true,
-            
             ..USUAL
         });
         for finding in checked.with_status(Status::Confirmed) {
@@ -296,7 +294,6 @@ fn every_prediction_is_confirmed_listed_or_counted_as_refuted() {
 
         let all = case.check(Ask {
             list_refuted: true,
-            
             ..USUAL
         });
         assert_eq!(all.listed(&case), case.predicted(), "seed {seed}");
