@@ -7,13 +7,11 @@ use core::ffi::c_char;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use crate::attach;
 use crate::control;
 use crate::interpose;
 use crate::mode::{is_controlled, is_off, is_recording, text};
 use crate::record;
 use crate::sys;
-use crate::wire::Code;
 
 #[repr(C)]
 pub struct Site {
@@ -28,11 +26,7 @@ pub struct Site {
 /// A custom event happens: its name and fields, each with a zero byte behind it.
 pub fn happens(words: &[u8], pc: usize) {
     if is_recording() {
-        if record::started()
-            && let Some(thread) = attach::current()
-        {
-            thread.log_bytes(Code::Custom, pc, 0, words);
-        }
+        record::event(words, pc);
     } else if is_controlled() {
         control::operations::custom(words, pc);
     }

@@ -1,7 +1,7 @@
 //! Record mode: when recording begins and ends, for the process and for each thread.
 //!
-//! Until the program creates its first thread only misuse of locks and conditions is logged:
-//! accesses are counted, and what later events need to know (semaphores, barriers, locks held) is
+//! Until the program creates its first thread only misuse of locks and conditions and custom events are
+//! logged: accesses are counted, and what later events need to know (semaphores, barriers, locks held) is
 //! kept in `early`.
 
 pub mod early;
@@ -26,7 +26,7 @@ use crate::thread::{self, Thread};
 use crate::wire::{Code, environment};
 use crate::{attach, sys, tls};
 
-/// The main thread has a stream: it has misused an object, or created the first thread.
+/// The main thread has a stream: it has misused an object, emitted an event or created the first thread.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// The first thread was created: from now on all events are logged.
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -181,6 +181,19 @@ pub fn operation(code: Code, operation: &Operation) {
             operation.object,
             [operation.value, 0],
         );
+    }
+}
+
+/// A custom event, also before the first thread: rules speak of all events of a run.
+#[inline(never)]
+pub fn event(words: &[u8], pc: usize) {
+    let thread = if started() {
+        attach::current()
+    } else {
+        begin_stream()
+    };
+    if let Some(thread) = thread {
+        thread.log_bytes(Code::Custom, pc, 0, words);
     }
 }
 
