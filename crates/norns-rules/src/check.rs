@@ -152,6 +152,14 @@ impl Property {
         })
     }
 
+    /// The number of the assertion that a rule is.
+    pub fn assertion(&self, rule: &str) -> Result<Option<usize>, PropertyError> {
+        let script = self.script(&cspm_of_run(&Trace::default(), &[]), &BTreeMap::new())?;
+        let mut rules = script.assertions.iter().enumerate();
+        let found = rules.find(|(i, assertion)| self.says(*i, &assertion.text) == rule);
+        Ok(found.map(|(i, _)| i))
+    }
+
     /// The trace without what no rule can speak of: accesses and custom events of others.
     fn without_others(&self, whole: &Trace) -> Trace {
         let mut trace = whole.clone();

@@ -5,8 +5,8 @@ pub mod divergence;
 mod gaps;
 pub mod inputs;
 mod keep;
-mod program;
-mod rules;
+pub mod program;
+pub mod rules;
 pub mod saved;
 pub mod witness;
 
@@ -128,6 +128,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let sources: Vec<PathBuf> = sources.collect::<Result<_, _>>()?;
     let rules = Rules::read(&arguments)?;
     let run = Run::create(&About::now(words.collect(), sources)?)?;
+    rules.save(&run)?;
     let mut program = program(&arguments, &run, &rules)?;
     let baseline = arguments.counting.read()?;
     let mut findings = check(&arguments, &run, &mut program, rules)?;

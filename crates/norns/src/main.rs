@@ -21,6 +21,7 @@ mod model;
 mod order;
 mod predict;
 mod progress;
+mod property;
 mod record;
 mod replay;
 mod report;
@@ -77,6 +78,8 @@ enum Command {
     Order(order::Arguments),
     /// Predict races and deadlocks from a trace
     Predict(predict::Arguments),
+    /// Show the CSPM that a property stands for
+    Property(property::Arguments),
     /// Run a program once and keep its trace
     Record(record::Arguments),
     /// Reproduce a finding, in the debugger if asked
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
             Command::Model(arguments) => model::run(arguments),
             Command::Order(arguments) => order::run(arguments),
             Command::Predict(arguments) => predict::run(arguments),
+            Command::Property(arguments) => property::run(arguments),
             Command::Record(arguments) => record::run(arguments),
             Command::Replay(arguments) => replay::run(arguments),
             Command::Report(arguments) => report::run(arguments),

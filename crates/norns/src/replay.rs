@@ -14,9 +14,12 @@ use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{Conversation, Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer};
 use norns_report::kind::Group;
 use norns_report::{Finding, Verdict};
+use norns_rules::{Observed, Property};
 use norns_trace::Trace;
 use norns_wire::environment;
 
+use crate::check::program::observed;
+use crate::check::rules::{self, Rules};
 use crate::check::witness::SavedWitness;
 use crate::check::{divergence, inputs, saved};
 use crate::progress::Stage;
@@ -81,7 +84,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             inputs::of_replays(&path, Conversation::load(&path)?, has_client)
         },
     };
-    count(&arguments, &finding, &replayer, witness.as_ref(), way)
+    let property = match finding.rule {
+        Some(_) => Rules::load(&run)?,
+        None => None,
+    };
+    let rule = property.as_ref().zip(finding.rule.as_deref());
+    count(&arguments, &finding, &replayer, witness.as_ref(), way, rule)
 }
 
 fn count(
@@ -90,6 +98,7 @@ fn count(
     replayer: &Replayer,
     witness: Option<&Witness>,
     way: Way,
+    rule: Option<(&Property, &str)>,
 ) -> Result<ExitCode> {
     let mut shown = 0;
     let mut other = None;
@@ -99,10 +108,13 @@ fn count(
         let outcome = match witness {
             Some(witness) => {
                 let replay = replayer.replay(witness, "again", way)?;
-                describe(replayer.trace, &replay)
+                match rule {
+                    Some((property, rule)) => broken(replayer.trace, &replay, property, rule)?,
+                    None => describe(replayer.trace, &replay),
+                }
             }
             None => match replayer.replay_recording()?.0.deadlock {
-                Some(_) => Ok(Proof::Cycle),
+                Some(_) => Ok(Proof::Cycle.describe().into()),
                 None => Err(NOTHING_WRONG.into()),
             },
         };
@@ -110,7 +122,7 @@ fn count(
             Ok(proof) => {
                 shown += 1;
                 if arguments.times == 1 {
-                    println!("{}: {}", finding.id, proof.describe());
+                    println!("{}: {proof}", finding.id);
                 }
             }
             Err(instead) => other = Some(instead),
@@ -140,10 +152,32 @@ fn count(
 
 const NOTHING_WRONG: &str = "the schedule was followed and nothing wrong showed";
 
+/// How the events of a run broke a rule, or what happened instead.
+fn broken(
+    trace: &Trace,
+    replay: &Replay,
+    property: &Property,
+    rule: &str,
+) -> Result<Result<String, String>> {
+    let events: Vec<Observed> = { replay.report.events.iter().cloned() }
+        .map(observed)
+        .collect();
+    let limits = rules::limits(60);
+    let Some(assertion) = property.assertion(rule)? else {
+        bail!("the kept property has no rule `{rule}`");
+    };
+    Ok(
+        match property.is_broken_by(trace, assertion, &events, limits)? {
+            Some(reason) => Ok(format!("the events broke the rule `{rule}`: {reason}")),
+            None => describe(trace, replay),
+        },
+    )
+}
+
 /// The proof that it happened, or what happened instead.
-fn describe(trace: &Trace, replay: &Replay) -> Result<Proof, String> {
+fn describe(trace: &Trace, replay: &Replay) -> Result<String, String> {
     Err(match &replay.outcome {
-        Outcome::Confirmed(proof) => return Ok(*proof),
+        Outcome::Confirmed(proof) => return Ok(proof.describe().into()),
         Outcome::OrderedBySpinLoop => "a spin loop orders the two accesses".into(),
         Outcome::NoBug => NOTHING_WRONG.into(),
         Outcome::Infeasible(left) => {

@@ -104,6 +104,9 @@ pub(super) fn with_expression(
 /// What the thread is about to do, as a verb in the third person.
 fn doing(trace: &Trace, index: EventIndex) -> String {
     let event = &trace.events[index.index()];
+    if let Op::Custom(_) = event.op {
+        return format!("does `{}`", describe(trace, index).what);
+    }
     let stands_before = || format!("is before `{}`", describe(trace, index).what);
     match event.op.effect() {
         Effect::Memory(touch) => {

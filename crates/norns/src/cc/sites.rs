@@ -20,11 +20,9 @@ pub struct Orders {
     found: Option<PathBuf>,
 }
 
-/// Reads an aspect file.
-pub fn read_aspect(path: &Path) -> Result<Aspect> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Aspect::parse(&text).map_err(|errors| {
+/// Understands the text of an aspect file; its path is for messages.
+pub fn parse_aspect(path: &Path, text: &str) -> Result<Aspect> {
+    Aspect::parse(text).map_err(|errors| {
         let lines = errors
             .iter()
             .map(|error| format!("{}:{error}", path.display()));
@@ -38,7 +36,10 @@ impl Orders {
         let Some(path) = env::var_os("NORNS_ASPECT").filter(|path| !path.is_empty()) else {
             return Ok(None);
         };
-        let aspect = read_aspect(Path::new(&path))?;
+        let path = PathBuf::from(path);
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {} (NORNS_ASPECT)", path.display()))?;
+        let aspect = parse_aspect(&path, &text)?;
         // One file for all compilers of a build.
         let file = runtime_library::keep(aspect.for_plugin().as_bytes(), "orders")?;
         Ok(Some(Orders { file, found: None }))

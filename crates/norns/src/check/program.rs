@@ -271,7 +271,7 @@ impl norns_check::Program for Checked<'_> {
 }
 
 /// A custom event, from its thread and its words.
-fn observed((thread, words): (String, Vec<String>)) -> Observed {
+pub fn observed((thread, words): (String, Vec<String>)) -> Observed {
     let mut words = words.into_iter();
     Observed {
         thread,

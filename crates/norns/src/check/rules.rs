@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use norns_rules::{Aspect, Limits, Property};
+use serde::{Deserialize, Serialize};
 
 use super::Arguments;
 use crate::cc::sites::{self, Orders};
@@ -13,7 +14,16 @@ use crate::runs::Run;
 
 const MOST_BYTES: u64 = 2 << 30;
 
+/// Both files as they were, so that a kept run can be judged again.
+#[derive(Default, Serialize, Deserialize)]
+struct Texts {
+    aspect: String,
+    /// Its path and its text.
+    property: Option<(String, String)>,
+}
+
 pub struct Rules {
+    texts: Texts,
     aspect: Aspect,
     /// The aspect file, for messages.
     file: PathBuf,
@@ -23,22 +33,45 @@ pub struct Rules {
 impl Rules {
     /// Reads what the arguments name, before anything is compiled or run.
     pub fn read(arguments: &Arguments) -> Result<Rules> {
-        let mut aspect = match &arguments.aspect {
-            Some(path) => sites::read_aspect(path)?,
-            None => Aspect { orders: Vec::new() },
-        };
-        let property = match &arguments.property {
-            None => None,
-            Some(path) => Some(read_property(path, &mut aspect)?),
-        };
-        if property.is_none() && arguments.aspect.is_some() {
+        let mut texts = Texts::default();
+        if let Some(path) = &arguments.aspect {
+            texts.aspect = read(path)?;
+        }
+        if let Some(path) = &arguments.property {
+            texts.property = Some((path.display().to_string(), read(path)?));
+        }
+        if texts.property.is_none() && arguments.aspect.is_some() {
             bail!("an aspect file says which events there are; --property says what is right");
         }
+        Rules::understand(texts, arguments.aspect.clone().unwrap_or_default())
+    }
+
+    fn understand(texts: Texts, file: PathBuf) -> Result<Rules> {
+        let mut aspect = sites::parse_aspect(&file, &texts.aspect)?;
+        let property = match &texts.property {
+            None => None,
+            Some((path, text)) => Some(Property::parse(path, text, &mut aspect)?),
+        };
         Ok(Rules {
+            texts,
             aspect,
-            file: arguments.aspect.clone().unwrap_or_default(),
+            file,
             property,
         })
+    }
+
+    /// Keeps the rules of a run.
+    pub fn save(&self, run: &Run) -> Result<()> {
+        match self.property {
+            Some(_) => run.save("rules.json", &self.texts),
+            None => Ok(()),
+        }
+    }
+
+    /// The property of a kept run.
+    pub fn load(run: &Run) -> Result<Option<Property>> {
+        let texts: Texts = run.load("rules.json")?;
+        Ok(Rules::understand(texts, PathBuf::new())?.property)
     }
 
     /// The orders for the compiler; `None` when there are none.
@@ -62,16 +95,18 @@ impl Rules {
 
     /// The property with its share of the budget.
     pub fn for_check(self, budget: u64) -> Option<(Property, Limits)> {
-        let limits = Limits {
-            time: Duration::from_secs(budget.max(1)) / 4,
-            memory_bytes: MOST_BYTES,
-        };
-        Some((self.property?, limits))
+        Some((self.property?, limits(budget)))
     }
 }
 
-pub fn read_property(path: &Path, aspect: &mut Aspect) -> Result<Property> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(Property::parse(&path.display().to_string(), &text, aspect)?)
+/// What one check of a property may use of a budget in seconds.
+pub fn limits(budget: u64) -> Limits {
+    Limits {
+        time: Duration::from_secs(budget.max(1)) / 4,
+        memory_bytes: MOST_BYTES,
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

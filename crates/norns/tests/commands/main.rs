@@ -11,6 +11,7 @@ mod licences;
 mod names;
 mod order;
 mod record;
+mod rules;
 mod runs;
 mod tools;
 mod trace;

@@ -1,0 +1,179 @@
+//! `norns check --aspect --property` on the programs of tests/rules: each folder has an aspect file, a
+//! property, a program that can break it and one that cannot.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::tools::need;
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rules")
+}
+
+/// A fresh folder for a test.
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rules-{name}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn norns(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_norns"))
+        .args(words)
+        .current_dir(folder)
+        .env("NORNS_CC", need("clang-19", "clang-19"))
+        .output()
+        .unwrap()
+}
+
+/// The status and the id of every finding, and the exit status.
+fn check(folder: &Path, case: &Path, program: &str) -> (Vec<[String; 2]>, Option<i32>) {
+    let path = |name: &str| case.join(name).display().to_string();
+    let rules = if case.join("rules.csp").exists() {
+        "rules.csp"
+    } else {
+        "rules.txt"
+    };
+    let (aspect, rules, source) = (path("api.aspect"), path(rules), path(program));
+    let mut words = vec!["check", "--format", "json", "--kind", "order"];
+    words.extend(["--aspect", &aspect, "--property", &rules, &source]);
+    let output = norns(folder, &words);
+    let error = String::from_utf8_lossy(&output.stderr);
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{error}"));
+    let findings = all["findings"].as_array().unwrap().iter();
+    let found = findings.map(|finding| {
+        assert_eq!(finding["kind"], "order");
+        let text = |field: &str| finding[field].as_str().unwrap().to_string();
+        assert!(!text("rule").is_empty());
+        ["status", "id"].map(text)
+    });
+    (found.collect(), output.status.code())
+}
+
+fn check_case(name: &str) {
+    let (folder, case) = (scratch(name), cases().join(name));
+    let (wrong, status) = check(&folder, &case, "wrong.c");
+    let statuses: Vec<&str> = wrong.iter().map(|[status, _]| &status[..]).collect();
+    assert_eq!(
+        (&statuses[..], status),
+        (&["confirmed"][..], Some(1)),
+        "{name}"
+    );
+    let right = check(&folder, &case, "right.c");
+    assert_eq!(right, (vec![], Some(0)), "{name}");
+}
+
+macro_rules! cases {
+    ($($name:ident),*) => {
+        $(#[test]
+        fn $name() {
+            check_case(stringify!($name));
+        })*
+
+        #[test]
+        fn every_folder_is_tested() {
+            let mut names: Vec<String> = fs::read_dir(cases())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            assert_eq!(names, [$(stringify!($name)),*]);
+        }
+    };
+}
+
+cases![
+    atomicity,
+    file_api,
+    race_detector,
+    resources,
+    rover_uplink,
+    words
+];
+
+#[test]
+fn a_broken_rule_is_replayed() {
+    let (folder, case) = (scratch("replay"), cases().join("words"));
+    let (found, _) = check(&folder, &case, "wrong.c");
+    let [_, id] = &found[0];
+    let output = norns(&folder, &["replay", id, "--times", "3"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("happened 3 of 3 times"), "{text}");
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_run() {
+    let folder = scratch("mistakes");
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+    write(
+        "p.c",
+        "int helper(void) { return 0; }\nint main(void) { return helper(); }\n",
+    );
+    write("good.aspect", "a before call helper\n");
+    write("bad.aspect", "a before cal helper\n");
+    write("lost.aspect", "a before call helpre\n");
+    write("good.txt", "never a then a\n");
+    write("bad.txt", "never a then c\n");
+    write(
+        "bad.csp",
+        "channel a : thread.thread\nassert a [T= PROGRAM\n",
+    );
+    let check = |aspect: &str, property: &str| {
+        let words = ["check", "--aspect", aspect, "--property", property, "p.c"];
+        let output = norns(&folder, &words);
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (status, text) = check("bad.aspect", "good.txt");
+    assert_eq!(status, Some(2));
+    assert!(
+        text.contains("bad.aspect:1:10: `cal` is none of call"),
+        "{text}"
+    );
+    let (status, text) = check("good.aspect", "bad.txt");
+    assert_eq!(status, Some(2));
+    assert!(
+        text.contains("bad.txt:1: no order of the aspect file emits `c`"),
+        "{text}"
+    );
+    let (status, text) = check("good.aspect", "bad.csp");
+    assert_eq!(status, Some(2));
+    assert!(text.contains("bad.csp:"), "{text}");
+    let (_, text) = check("lost.aspect", "good.txt");
+    assert!(
+        text.contains("found nothing in the program; there is `helper`"),
+        "{text}"
+    );
+}
+
+#[test]
+fn gcc_is_refused_with_one_sentence() {
+    let folder = scratch("gcc");
+    let case = cases().join("words");
+    let output = Command::new(env!("CARGO_BIN_EXE_norns"))
+        .args([
+            "check",
+            "--aspect",
+            "api.aspect",
+            "--property",
+            "rules.txt",
+            "wrong.c",
+        ])
+        .current_dir(case)
+        .env("NORNS_CC", need("gcc", "gcc"))
+        .env("NORNS_RUNS", &folder)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text.contains("need clang, and NORNS_CC names gcc"),
+        "{text}"
+    );
+}
