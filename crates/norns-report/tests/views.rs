@@ -293,13 +293,11 @@ fn machine_formats() {
         Entry {
             sketch: &race,
             fingerprint: "00ff",
-            rule: None,
             known: false,
         },
         Entry {
             sketch: &deadlock,
             fingerprint: "11ee",
-            rule: None,
             known: true,
         },
     ];
