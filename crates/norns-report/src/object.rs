@@ -30,6 +30,8 @@ pub fn of_bug(trace: &Trace, bug: &Bug) -> Option<String> {
             let names: Vec<String> = names.into_iter().collect();
             (!names.is_empty()).then(|| names.join(", "))
         }
+        // A rule speaks of events, not of memory.
+        Bug::Order { .. } => None,
     }
 }
 

@@ -73,6 +73,7 @@ mod tests {
             places: places.to_vec(),
             witness: None,
             verdict: None,
+            rule: None,
             known: false,
             object: Some(object.into()),
             variants: Vec::new(),

@@ -1,6 +1,6 @@
 //! Orders of events that a rule of the user does not allow.
 
-use super::{Definition, Group, Party, PlaceOrder};
+use super::{Definition, Group, Party, PlaceOrder, Severity};
 use crate::sketch::Operation;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -8,6 +8,7 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "order",
     words: "wrong order of events",
     group: Group::Order,
+    severity: Severity::High,
     order: PlaceOrder::Happening,
     moment: "the event that breaks the rule has happened",
     page: include_str!("../../../../docs/explain/NR0301.md"),

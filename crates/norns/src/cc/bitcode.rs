@@ -28,11 +28,7 @@ pub fn is_wanted() -> bool {
 }
 
 /// Runs the compiler and puts the bitcode of its sources into what it makes.
-pub fn run(
-    compiler: &Compiler,
-    words: Vec<OsString>,
-    orders: Option<&Orders>,
-) -> Result<ExitCode> {
+pub fn run(compiler: &Compiler, words: Vec<OsString>, orders: Option<&Orders>) -> Result<ExitCode> {
     let mut expanded = Vec::with_capacity(words.len());
     for word in &words {
         expand(word, 0, &mut expanded);
