@@ -19,6 +19,7 @@ use crate::coverage::Coverage;
 use crate::findings::Bugs;
 use crate::left_waiting::LeftWaiting;
 use crate::program::{Program, Recorded};
+use crate::recorded_run::Open;
 use crate::tiers::Tier;
 use crate::{findings, observed};
 
@@ -234,7 +235,7 @@ impl<E> Check<'_, E> {
         let unseen_order = recorded.unseen_order();
         let mut confirmation = Confirmation::new(program, trace, unseen_order, self.work);
         self.check_rules(run, &mut confirmation)?;
-        let (again, may_wait) = self.add_races_of_the_run(run, &mut confirmation)?;
+        let Open { again, may_wait } = self.add_races_of_the_run(run, &mut confirmation)?;
         let mut witnesses = self.predict(run, trace)?;
         if matches!(recorded.ended, Ended::Exited(_)) {
             let left = LeftWaiting::of(trace);

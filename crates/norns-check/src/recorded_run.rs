@@ -36,17 +36,25 @@ const NOTHING_ORDERS_IT: &str = "nothing orders the two accesses";
 pub(crate) const A_LOOP_MAY: &str =
     "a loop that waits for a plain variable may, which no replay has ruled out";
 
+/// The races of a recorded run that replays are still to look at.
+#[derive(Default)]
+pub(crate) struct Open {
+    /// Confirmed; no replay has shown them yet.
+    pub again: Vec<(Finding, Tried)>,
+    /// A loop may order them.
+    pub may_wait: Vec<Observed>,
+}
+
 impl<E> Check<'_, E> {
-    /// Adds the races of the run that need no replay: confirmed, or in doubt. Returns the confirmed
-    /// ones, which no replay has shown yet, and those that a loop may order.
+    /// Adds the races of the run that need no replay: confirmed, or in doubt.
     pub(crate) fn add_races_of_the_run<P: Program<Error = E>>(
         &mut self,
         run: u32,
         confirmation: &mut Confirmation<P>,
-    ) -> Result<(Vec<(Finding, Tried)>, Vec<Observed>), E> {
+    ) -> Result<Open, E> {
         let mut kinds = self.options.kinds.iter();
         if !kinds.any(|kind| kind.group() == Group::Race) {
-            return Ok((Vec::new(), Vec::new()));
+            return Ok(Open::default());
         }
         let trace = confirmation.trace;
         let mut again = Vec::new();
@@ -65,7 +73,7 @@ impl<E> Check<'_, E> {
             finding.kind != Kind::DataRace
         };
         confirmation.doubt_unless_held(may_wait.iter().filter(ends_a_life));
-        Ok((again, may_wait))
+        Ok(Open { again, may_wait })
     }
 
     /// Adds the races of the run that a loop may order: ordered by a loop if a replay shows one, otherwise
@@ -83,9 +91,10 @@ impl<E> Check<'_, E> {
             // What the loops order that one replay has shown is known only when all were tried.
             let mut tried = Vec::new();
             for observed in may_wait {
-                tried.extend(self.try_for_loop(confirmation, observed)?);
+                let result = self.try_for_loop(confirmation, observed)?;
+                tried.extend(result.map(|result| (observed, result)));
             }
-            for (observed, tried, again) in tried {
+            for (observed, (tried, again)) in tried {
                 self.add_if_not_ordered(run, confirmation, observed, &tried, again)?;
             }
             Ok(())
@@ -129,11 +138,11 @@ impl<E> Check<'_, E> {
 
     /// Replays a race to see whether a loop orders its accesses, unless that is known. Returns what was
     /// replayed and what it showed; `None` if the finding is not wanted or settled.
-    fn try_for_loop<'o, P: Program<Error = E>>(
+    fn try_for_loop<P: Program<Error = E>>(
         &mut self,
         confirmation: &mut Confirmation<P>,
-        observed: &'o Observed,
-    ) -> Result<Option<(&'o Observed, Tried, Option<Again>)>, E> {
+        observed: &Observed,
+    ) -> Result<Option<(Tried, Option<Again>)>, E> {
         let finding = predicted(confirmation.trace).finding(&observed.witness);
         if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
             return Ok(None);
@@ -146,7 +155,7 @@ impl<E> Check<'_, E> {
         } else {
             None
         };
-        Ok(Some((observed, tried, again)))
+        Ok(Some((tried, again)))
     }
 
     /// Adds a race as confirmed, as ordered by a loop, or in doubt, as replays have shown.

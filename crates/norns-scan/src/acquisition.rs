@@ -148,11 +148,11 @@ fn wakers(code: &Code, points: &[Point], places: &[Location]) -> Vec<ThreadId> {
             continue;
         };
         for effect in effects {
-            let argument = match *effect {
-                Effect::SemaphorePost(argument)
-                | Effect::Signal(argument)
-                | Effect::BarrierWait(argument) => argument,
-                _ => continue,
+            let (Effect::SemaphorePost(argument)
+            | Effect::Signal(argument)
+            | Effect::BarrierWait(argument)) = *effect
+            else {
+                continue;
             };
             let Some(&operand) = arguments.get(argument) else {
                 continue;

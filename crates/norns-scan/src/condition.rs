@@ -121,7 +121,7 @@ fn find_load(
             for (_, operand) in incoming {
                 match operand {
                     Operand::Constant(id) => {
-                        leaf.constants.push(constant_integer(code.program, *id)?)
+                        leaf.constants.push(constant_integer(code.program, *id)?);
                     }
                     operand if *operand == value => {}
                     Operand::Result(inner) => {

@@ -169,10 +169,10 @@ impl<S: Clone + PartialEq> Solution<S> {
             let mut after: Option<S> = None;
             for &callee in callees {
                 let inside = problem.enter(point, callee, &state);
-                if let Some(first) = self.blocks[callee.index()].first_mut() {
-                    if merge(problem, first, &inside) {
-                        changed.push(callee);
-                    }
+                if let Some(first) = self.blocks[callee.index()].first_mut()
+                    && merge(problem, first, &inside)
+                {
+                    changed.push(callee);
                 }
                 let ends = (&self.blocks[callee.index()][0], &self.exits[callee.index()]);
                 if let (Some(entry), Some(exit)) = ends {

@@ -36,10 +36,8 @@ impl Problem for NotShared<'_, '_, '_> {
     fn step(&mut self, point: Point, state: &mut Objects) {
         let instance = point.instance;
         match self.code.kind(point) {
-            Kind::Store { address, value, .. } => {
-                if !self.is_private(instance, *address) {
-                    self.publish(instance, *value, state);
-                }
+            Kind::Store { address, value, .. } if !self.is_private(instance, *address) => {
+                self.publish(instance, *value, state);
             }
             Kind::Update { value, .. } => self.publish(instance, *value, state),
             Kind::CompareExchange { new, .. } => self.publish(instance, *new, state),
@@ -67,10 +65,10 @@ impl Problem for NotShared<'_, '_, '_> {
                     }
                 }
                 let origin = Origin::Heap(instance, point.instruction);
-                if let Some(object) = self.code.points_to.objects.known(origin) {
-                    if let Err(at) = state.binary_search(&object) {
-                        state.insert(at, object);
-                    }
+                if let Some(object) = self.code.points_to.objects.known(origin)
+                    && let Err(at) = state.binary_search(&object)
+                {
+                    state.insert(at, object);
                 }
             }
             _ => {}

@@ -95,17 +95,17 @@ impl Problem for Order<'_, '_, '_> {
     }
 
     fn step(&mut self, point: Point, state: &mut Known) {
-        if let Kind::Fence(order) = self.code.kind(point) {
-            if *order != AtomicOrder::Release {
-                let relaxed = std::mem::take(&mut state.relaxed);
-                for count in relaxed {
-                    if times(&state.seen, count.signal) == 0 {
-                        raise(
-                            &mut state.seen,
-                            count.signal,
-                            self.signals.get(count.signal).kind,
-                        );
-                    }
+        if let Kind::Fence(order) = self.code.kind(point)
+            && *order != AtomicOrder::Release
+        {
+            let relaxed = std::mem::take(&mut state.relaxed);
+            for count in relaxed {
+                if times(&state.seen, count.signal) == 0 {
+                    raise(
+                        &mut state.seen,
+                        count.signal,
+                        self.signals.get(count.signal).kind,
+                    );
                 }
             }
         }

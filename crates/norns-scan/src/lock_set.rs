@@ -330,16 +330,16 @@ impl Locking<'_, '_, '_> {
                         }
                         _ => None,
                     };
-                    if let Some((argument, mode)) = tried {
-                        if let Some(&operand) = arguments.get(argument) {
-                            let lock = self.lock(instance, operand);
-                            held.push(Held {
-                                lock,
-                                mode,
-                                times: 1,
-                                taken: point,
-                            });
-                        }
+                    if let Some((argument, mode)) = tried
+                        && let Some(&operand) = arguments.get(argument)
+                    {
+                        let lock = self.lock(instance, operand);
+                        held.push(Held {
+                            lock,
+                            mode,
+                            times: 1,
+                            taken: point,
+                        });
                     }
                 }
             }
@@ -518,10 +518,9 @@ impl LockSets {
         if let (Some(a), Some(b)) = (
             self.concrete(code, symbols, a.0),
             self.concrete(code, symbols, b.0),
-        ) {
-            if a == b {
-                return true;
-            }
+        ) && a == b
+        {
+            return true;
         }
         if self.refused.contains(&a.0) || self.refused.contains(&b.0) {
             return false;
@@ -575,9 +574,9 @@ fn binary_semaphores(code: &Code) -> FxHashSet<Location> {
             let is_one = matches!(value, Operand::Constant(id) if constant_integer(code.program, *id) == Some(1));
             let places = code.points_to.locations(instance, *semaphore);
             if is_one {
-                binary.extend(places)
+                binary.extend(places);
             } else {
-                others.extend(places)
+                others.extend(places);
             }
         }
     }

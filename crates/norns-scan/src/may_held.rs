@@ -47,12 +47,11 @@ impl Problem for MayHold<'_, '_> {
                 }
                 Effect::Unlock(argument) => {
                     let objects = &self.code.points_to.objects;
-                    if let [only] = places(argument).as_slice() {
-                        if self.code.is_unique(only.object)
-                            && !objects.is_element(self.code.program, *only)
-                        {
-                            state.retain(|at| at != only);
-                        }
+                    if let [only] = places(argument).as_slice()
+                        && self.code.is_unique(only.object)
+                        && !objects.is_element(self.code.program, *only)
+                    {
+                        state.retain(|at| at != only);
                     }
                 }
                 _ => {}

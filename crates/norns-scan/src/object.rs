@@ -316,10 +316,10 @@ impl Objects {
         let mut merges = Vec::new();
         for (offset, id) in self.places(object) {
             let offset = i64::try_from(offset).unwrap_or(0);
-            if let Some(new) = self.normal_at(program, object, offset) {
-                if new != id {
-                    merges.push((id, new));
-                }
+            if let Some(new) = self.normal_at(program, object, offset)
+                && new != id
+            {
+                merges.push((id, new));
             }
         }
         merges

@@ -152,7 +152,7 @@ impl Signals {
                 let is_only = found.places.len() == 1;
                 match found.effect {
                     Effect::SemaphorePost(_) | Effect::Sends(_) => {
-                        self.release(code, signal, found.point)
+                        self.release(code, signal, found.point);
                     }
                     Effect::BarrierWait(_) => {
                         self.release(code, signal, found.point);

@@ -160,17 +160,16 @@ impl<'a, 'p> Symbols<'a, 'p> {
             let thread = instances.thread(thread);
             if let ([created], Some(argument), 0) =
                 (thread.created.as_slice(), thread.argument, number)
+                && self.code.is_executed_once(*created)
             {
-                if self.code.is_executed_once(*created) {
-                    return self.of(created.instance, argument);
-                }
+                return self.of(created.instance, argument);
             }
             return self.make(Root::Parameter(instance, number), 0);
         }
-        if let Some(call) = instances.only_caller(instance) {
-            if let Some(argument) = self.argument(call, number as usize) {
-                return self.of(call.instance, argument);
-            }
+        if let Some(call) = instances.only_caller(instance)
+            && let Some(argument) = self.argument(call, number as usize)
+        {
+            return self.of(call.instance, argument);
         }
         self.make(Root::Parameter(instance, number), 0)
     }
@@ -317,10 +316,10 @@ impl<'a, 'p> Symbols<'a, 'p> {
                 _ => self.code.is_unique(object),
             };
             let place = self.place(object, address.offset);
-            if let (true, Some(place)) = (is_fixed, place) {
-                if let Some(Stores::One(point, value)) = self.stores.get(&place).copied() {
-                    return self.of(point.instance, value);
-                }
+            if let (true, Some(place)) = (is_fixed, place)
+                && let Some(Stores::One(point, value)) = self.stores.get(&place).copied()
+            {
+                return self.of(point.instance, value);
             }
         }
         self.make(Root::Loaded(address), 0)
