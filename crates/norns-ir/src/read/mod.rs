@@ -1,4 +1,4 @@
-//! Reads LLVM bitcode, as clang 14 to 19 write it, into a [`Program`].
+//! Reads LLVM bitcode, as clang 14 to 19 write it, into a [`crate::Program`].
 //!
 //! Follows LLVM's own `BitcodeReader.cpp` and `MetadataLoader.cpp`; record codes are those of
 //! `LLVMBitCodes.h`. The bitstream is decoded here too, because the crates that do so allocate whatever
