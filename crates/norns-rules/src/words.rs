@@ -12,7 +12,7 @@
 //! With `for each #0` at the end, a sentence speaks of every value of that field apart. `--` begins a
 //! comment. Each sentence is one assertion of the form `RULE [T= PROGRAM |\ events`: the process RULE can do
 //! exactly what the sentence allows. The patterns of `atomic` are the five of Figure 6.18 of Carril (2017),
-//! after Vaziri, Tip and Dolby (2006), as an automaton for each thread.
+//! after Vaziri et al. (2006), as an automaton for each thread.
 
 use std::fmt::Write;
 

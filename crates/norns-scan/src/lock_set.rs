@@ -1,6 +1,6 @@
 //! The locks that a thread surely holds at each instruction.
 //!
-//! Relative summaries after RELAY (Voung, Jhala, Lerner 2007): a shared function is known by the locks that it
+//! Relative summaries after RELAY (Voung et al. 2007): a shared function is known by the locks that it
 //! adds and those that it may release, in the terms of its parameters. Functions in one context only need no
 //! summary: the state goes through them. A lock that is tried is held where a branch says that the attempt
 //! worked.

@@ -21,7 +21,7 @@ int main(void) {
         return 1;
     pthread_mutex_unlock(&inner);
     pthread_create(&thread, 0, worker, 0);
-    shared++; // finds: data-race write
+    shared++; // finds: data-race write, with line 10
     pthread_mutex_unlock(&outer);
     pthread_join(thread, 0);
     return 0;

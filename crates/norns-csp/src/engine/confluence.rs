@@ -4,7 +4,7 @@
 //! The typical case is a hidden write to a variable that a process of its own holds. Without this
 //! the product has every old value of the variable beside every new one.
 //!
-//! A set of taus is confluent (Groote and van de Pol 2000, "State space reduction using partial
+//! A set of taus is confluent (Groote et al. 2000, "State space reduction using partial
 //! τ-confluence") if for each tau `s → s'` in it and each other transition `s -a-> t` there is a
 //! `t'` with `s' -a-> t'` such that `t` equals `t'` or a tau of the set leads from `t` to `t'`.
 //! Then `s` and `s'` are branching bisimilar. Since the `a` may not be left out even where it is a
