@@ -21,7 +21,7 @@ int main(void) {
     job->running = 1;
     pthread_create(&thread, 0, worker, job);
     pthread_detach(thread);
-    while (job->running) // finds: data-race read
+    while (job->running) // finds: data-race read, with line 14
         continue;
     free(job); // spins
     return 0;
