@@ -86,15 +86,14 @@ pub fn blocks(trace: &Trace, queries: &[Query]) -> Vec<Option<String>> {
             let block = holder(&live, queries[query].address);
             names[query] = block.map(|block| allocated(trace, block));
         }
-        match event.op {
-            Op::Allocate(Access { address, size }) => {
-                live.insert(address, (size, index));
-            }
-            // A block of which only the end is seen existed before the first thread.
-            Op::Free(Access { address, size }) if live.remove(&address).is_none() => {
-                freed.entry(address).or_insert((size, index));
-            }
-            _ => {}
+        if let Op::Allocate(Access { address, size }) = event.op {
+            live.insert(address, (size, index));
+        }
+        // A block of which only the end is seen existed before the first thread.
+        if let Op::Free(Access { address, size }) = event.op
+            && live.remove(&address).is_none()
+        {
+            freed.entry(address).or_insert((size, index));
         }
     }
     for (name, query) in names.iter_mut().zip(queries) {

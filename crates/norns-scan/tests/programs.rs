@@ -12,6 +12,10 @@ const NOT_SEEN: &[(&str, &str)] = &[
     ("race/after_signal.c", "signal handlers are not followed"),
     ("race/closed_in_use.c", "descriptors have no life"),
     ("race/replaced_or_closed.c", "descriptors have no life"),
+    (
+        "race/thread_local_destructor.cpp",
+        "destructors that run when a thread ends are not followed",
+    ),
 ];
 
 /// Programs without a race that have candidates, and why.

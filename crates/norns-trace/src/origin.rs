@@ -43,26 +43,22 @@ pub fn find(trace: &Trace) -> Vec<Option<Origin>> {
     let mut memory = Memory::default();
     for (index, event) in trace.events.iter().enumerate() {
         let index = EventIndex::from_index(index);
-        match event.op {
-            Op::Initialise(life) => {
-                memory.initialised.insert(life.address, index);
-            }
-            Op::Destroy(life) => {
-                memory.initialised.remove(&life.address);
-            }
-            Op::Allocate(block) => memory.allocate(block, index),
-            Op::Free(block) => memory.free(block),
-            op => {
-                let object = op.object().map(|id| (id, trace.object(id)));
-                if let Some((id, object)) = object
-                    && object.name.is_empty()
-                    && origins[id.index()].is_none()
-                {
-                    let (how, event) = memory.origin(trace, object.address, index);
-                    let number = 0;
-                    origins[id.index()] = Some(Origin { how, event, number });
-                }
-            }
+        if let Op::Initialise(life) = event.op {
+            memory.initialised.insert(life.address, index);
+        } else if let Op::Destroy(life) = event.op {
+            memory.initialised.remove(&life.address);
+        } else if let Op::Allocate(block) = event.op {
+            memory.allocate(block, index);
+        } else if let Op::Free(block) = event.op {
+            memory.free(block);
+        }
+        if let Some(id) = event.op.object()
+            && trace.object(id).name.is_empty()
+            && origins[id.index()].is_none()
+        {
+            let (how, event) = memory.origin(trace, trace.object(id).address, index);
+            let number = 0;
+            origins[id.index()] = Some(Origin { how, event, number });
         }
     }
     number(trace, &mut origins);

@@ -392,6 +392,7 @@ mod tests {
                 "two-mutexes: wait with two mutexes",
                 "left-locked: lock left locked",
                 "destroy-locked: destruction of a locked lock",
+                "order: wrong order of events",
             ]
         );
     }

@@ -84,8 +84,11 @@ fn operations_are_matched_without_wildcards() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
     for entry in fs::read_dir(&crates).expect("the folder can be listed") {
-        let folder = entry.expect("the folder can be listed").path().join("src");
-        if folder.is_dir() {
+        let folder = entry.expect("the folder can be listed").path();
+        // The effects of norns-scan are those of functions, and another type.
+        let is_scan = folder.ends_with("norns-scan");
+        let folder = folder.join("src");
+        if folder.is_dir() && !is_scan {
             sources(&folder, &mut files);
         }
     }
