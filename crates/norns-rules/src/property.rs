@@ -251,8 +251,7 @@ fn declared(text: &str) -> BTreeSet<&str> {
     names
 }
 
-/// The line of the order that a name belongs to, for messages.
-#[must_use]
+/// The first order that emits the event of this name.
 pub(crate) fn event_of<'a>(orders: &'a [Order], name: &str) -> Option<&'a Order> {
     orders.iter().find(|order| order.event == name)
 }
