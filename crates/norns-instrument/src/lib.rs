@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -34,7 +35,9 @@ pub enum Error {
 /// The plug-in for this clang, built into one of the folders if it is in none of them.
 pub fn plugin(clang: &[OsString], folders: &[PathBuf]) -> Result<PathBuf, Error> {
     let version = version(clang)?;
-    let name = format!("sites-{:016x}-{version}.so", fnv(SOURCE.as_bytes()));
+    let mut hasher = DefaultHasher::new();
+    SOURCE.hash(&mut hasher);
+    let name = format!("sites-{:016x}-{version}.so", hasher.finish());
     let found = folders.iter().map(|folder| folder.join(&name));
     if let Some(found) = found.clone().find(|path| path.exists()) {
         return Ok(found);
@@ -129,10 +132,4 @@ fn build(version: u32, path: &Path) -> Result<(), Error> {
     };
     let _ = fs::remove_file(&draft);
     Err(Error::Build { version, problem })
-}
-
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

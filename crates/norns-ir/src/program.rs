@@ -8,6 +8,7 @@ use crate::instruction::{Instruction, Operand};
 use crate::types::{Type, TypeId, Types};
 
 /// Defines a number that names an entry of one table.
+#[macro_export]
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -17,7 +18,7 @@ macro_rules! id {
         impl $name {
             #[must_use]
             pub fn from_index(index: usize) -> Self {
-                Self(u32::try_from(index).expect("a program has fewer than four thousand million of anything"))
+                Self(u32::try_from(index).expect("there are fewer than four thousand million of anything"))
             }
 
             #[must_use]
@@ -27,7 +28,7 @@ macro_rules! id {
         }
     };
 }
-pub(crate) use id;
+pub use id;
 
 id! {
     /// A function of a program.

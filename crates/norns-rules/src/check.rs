@@ -11,7 +11,7 @@ use norns_csp::check::Options;
 use norns_csp::counterexample::{Counterexample, Violation};
 use norns_csp::event::Events;
 use norns_csp::script::{Answer, Script};
-use norns_model::cspm::{Checks, Cspm, cspm, cspm_of_run};
+use norns_model::cspm::{Checks, Cspm, cspm, cspm_of_run, custom_event};
 use norns_model::{Meaning, Model};
 use norns_trace::trace::Custom;
 use norns_trace::{EventIndex, Op, ThreadId, Trace};
@@ -132,7 +132,7 @@ impl Property {
             let Some(thread) = number(&event.thread) else {
                 break;
             };
-            names.push(event_text(&event.name, thread, &event.fields));
+            names.push(custom_event(&event.name, thread, &event.fields));
             for (i, field) in event.fields.iter().enumerate() {
                 values
                     .entry((&event.name, i + 1))
@@ -196,17 +196,6 @@ fn note_values<'a>(values: &mut BTreeMap<(&'a str, usize), BTreeSet<&'a str>>, c
             .or_default()
             .insert(field);
     }
-}
-
-fn event_text(name: &str, thread: usize, fields: &[String]) -> String {
-    let mut text = format!("{name}.{thread}");
-    for field in fields {
-        match field.strip_prefix('-') {
-            Some(_) => text += &format!(".({field})"),
-            None => text += &format!(".{field}"),
-        }
-    }
-    text
 }
 
 /// The events of the trace that a counterexample does. `None` if a step belongs to no thread's next step.

@@ -134,11 +134,6 @@ impl Property {
         self.events.contains_key(name)
     }
 
-    /// Whether it is written in simple words.
-    pub fn is_in_words(&self) -> bool {
-        !self.sentences.is_empty()
-    }
-
     /// What an assertion says: the sentence, or the assertion itself.
     pub(crate) fn says(&self, assertion: usize, text: &str) -> String {
         let sentence = self.sentences.get(assertion);

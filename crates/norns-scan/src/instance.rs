@@ -8,10 +8,8 @@
 //!
 //! A *thread* is what one call that creates threads starts, once or many times.
 
-use norns_ir::{Callee, FunctionId, InstructionId, Kind, Operand, Program};
+use norns_ir::{Callee, FunctionId, InstructionId, Kind, Operand, Program, id};
 use rustc_hash::FxHashMap;
-
-use crate::object::id;
 
 id! {
     /// A function in a context.

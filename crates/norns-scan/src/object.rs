@@ -5,32 +5,11 @@
 //! layout of allocated memory that of the largest structure that the program finds at its start. A pointer that
 //! is moved by a number which is not constant stays in its array or field, as if it never left it.
 
-use norns_ir::{FunctionId, GlobalId, InstructionId, Program, Type, TypeId};
+use norns_ir::{FunctionId, GlobalId, InstructionId, Program, Type, TypeId, id};
 use rustc_hash::FxHashMap;
 
 use crate::external::Hidden;
 use crate::instance::{InstanceId, ThreadId};
-
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(u32);
-
-        impl $name {
-            #[must_use]
-            pub fn from_index(index: usize) -> Self {
-                Self(u32::try_from(index).expect("an analysis has fewer than four thousand million of anything"))
-            }
-
-            #[must_use]
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-pub(crate) use id;
 
 id! {
     /// An abstract object.

@@ -5,13 +5,13 @@
 //! thread are taken for the same value, as in RELAY (Voung et al. 2007): what is stored between two loads of
 //! one path is not looked at. A place that is stored to once in the whole program stands for what is stored.
 
-use norns_ir::{Callee, Cast, Constant, InstructionId, Kind, Operand};
+use norns_ir::{Callee, Cast, Constant, InstructionId, Kind, Operand, id};
 use rustc_hash::FxHashMap;
 
 use crate::code::Code;
 use crate::external::Effect;
 use crate::instance::{InstanceId, Point};
-use crate::object::{Location, ObjectId, Origin, id};
+use crate::object::{Location, ObjectId, Origin};
 use crate::points_to::{constant_integer, path};
 
 id! {

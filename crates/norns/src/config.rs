@@ -216,7 +216,7 @@ fn like<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> String {
 
 /// The edit distance: how many letters to insert, delete or change to turn one
 /// word into the other.
-fn distance(from: &str, to: &str) -> usize {
+pub fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.chars().enumerate() {

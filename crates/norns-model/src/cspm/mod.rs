@@ -86,6 +86,19 @@ pub fn cspm_of_run(trace: &Trace, events: &[String]) -> String {
     writer.out
 }
 
+/// A custom event as a CSP event: its name, the thread, its fields.
+pub fn custom_event(name: &str, thread: usize, fields: &[String]) -> String {
+    let mut event = format!("{name}.{thread}");
+    for field in fields {
+        // A minus sign would bind the dot before it.
+        match field.starts_with('-') {
+            true => event += &format!(".({field})"),
+            false => event += &format!(".{field}"),
+        }
+    }
+    event
+}
+
 /// The locations that two threads access, one of them with a write.
 fn cells(model: &Model) -> Vec<LocationId> {
     let mut users: BTreeMap<LocationId, (BTreeSet<ThreadId>, bool)> = BTreeMap::new();

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use norns_trace::trace::Custom;
 use norns_trace::{EventIndex, ObjectId, ObjectKind, Op, ThreadId};
 
-use super::{Writer, printable};
+use super::{Writer, custom_event, printable};
 use crate::Meaning;
 use crate::location::{LocationId, Touch, TouchKind};
 use crate::lock_set::Mode;
@@ -238,7 +237,7 @@ impl Writer<'_> {
             Op::Custom(custom) => {
                 if self.checks.events {
                     let custom = &self.model.trace.customs[custom as usize];
-                    steps.push(event_name(custom, &t));
+                    steps.push(custom_event(&custom.name, thread.index(), &custom.fields));
                 }
             }
         }
@@ -351,17 +350,4 @@ impl Writer<'_> {
             .filter(|&i| wanted(&self.marks[i]))
             .collect()
     }
-}
-
-/// A custom event as a CSP event: its name, the thread, its fields.
-fn event_name(custom: &Custom, thread: &str) -> String {
-    let mut name = format!("{}.{thread}", custom.name);
-    for field in &custom.fields {
-        // A minus sign would bind the dot before it.
-        match field.strip_prefix('-') {
-            Some(_) => name += &format!(".({field})"),
-            None => name += &format!(".{field}"),
-        }
-    }
-    name
 }

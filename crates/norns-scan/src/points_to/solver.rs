@@ -1,10 +1,11 @@
 //! The constraint graph: sets of places, copy edges with difference propagation, and cycles merged into one
 //! node (Andersen 1994; Hardekopf and Lin, "The Ant and the Grasshopper", 2007).
 
+use norns_ir::id;
 use rustc_hash::FxHashSet;
 
 use super::Constraint;
-use crate::object::{LocationId, id};
+use crate::object::LocationId;
 
 id! {
     /// A pointer variable of the constraint graph.

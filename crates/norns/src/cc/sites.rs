@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use norns_rules::Aspect;
 
 use super::{Compiler, Family, Language, find_compiler};
+use crate::config::distance;
 use crate::runtime_library;
 
 /// The orders of an aspect file, as a file for the plug-in.
@@ -104,22 +105,6 @@ fn nearest(target: &str, names: &BTreeSet<&str>) -> Vec<String> {
     near.sort_unstable();
     let near = near.into_iter().take(MOST);
     near.map(|(_, name)| format!("`{name}`")).collect()
-}
-
-/// How many letters must change to make one word the other (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// A clang: the one that the user has chosen, or the newest that is there.
