@@ -110,6 +110,8 @@ unsafe extern "C" fn construct(
     _arguments: *const *const c_char,
     variables: *const *const c_char,
 ) {
+    #[cfg(not(test))]
+    crate::real::find_all();
     // SAFETY: what the C library hands to constructors is the array that `begin` and `variable` want.
     unsafe {
         crate::files::begin(variables);

@@ -1,6 +1,7 @@
 //! The functions that the runtime interposes, as the program would have found them without us.
 //!
-//! Looked up on first use: constructors of other libraries may run before ours. The lookup of
+//! Looked up when the library is loaded, since a lookup ends the life of what `dlerror` has returned to
+//! the program; on first use where constructors of other libraries come before ours. The lookup of
 //! condition variables names the version, since an unversioned one may find the old interface.
 
 use core::ffi::{c_char, c_void};
@@ -8,9 +9,39 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sys;
 
-/// Finds the next definition of `name` (with its zero byte) behind this library and keeps it.
-#[cold]
-pub fn find(name: &str, version: Option<&str>, kept: &AtomicUsize) -> usize {
+/// A real function; the strings end with a zero byte.
+pub struct Function {
+    pub name: &'static str,
+    pub version: Option<&'static str>,
+    /// Its address, once that is known.
+    pub kept: &'static AtomicUsize,
+}
+
+/// Finds all functions that are there.
+#[cfg(not(test))]
+pub fn find_all() {
+    unsafe extern "C" {
+        #[link_name = "__start_norns_real"]
+        static FIRST: Function;
+        #[link_name = "__stop_norns_real"]
+        static END: Function;
+    }
+    let (mut at, end) = (&raw const FIRST, &raw const END);
+    while at < end {
+        // SAFETY: the section has only values of this type, which `real` puts there; the linker
+        // defines where it begins and ends.
+        let function = unsafe { &*at };
+        if function.kept.load(Ordering::Acquire) == 0 {
+            let address = look_up(function.name, function.version);
+            function.kept.store(address as usize, Ordering::Release);
+        }
+        at = at.wrapping_add(1);
+    }
+    // SAFETY: takes nothing. What is not there would be the error that the program asks for first.
+    unsafe { sys::dlerror() };
+}
+
+fn look_up(name: &str, version: Option<&str>) -> *mut c_void {
     let symbol = name.as_ptr().cast::<c_char>();
     let mut address: *mut c_void = core::ptr::null_mut();
     // SAFETY: both strings end with a zero byte; every caller writes them with `concat!`.
@@ -22,6 +53,13 @@ pub fn find(name: &str, version: Option<&str>, kept: &AtomicUsize) -> usize {
             address = sys::dlsym(sys::RTLD_NEXT, symbol);
         }
     }
+    address
+}
+
+/// Finds the next definition of a function behind this library and keeps it.
+#[cold]
+pub fn find(name: &str, version: Option<&str>, kept: &AtomicUsize) -> usize {
+    let address = look_up(name, version);
     if address.is_null() {
         sys::write(2, b"norns: the C library has no function ");
         sys::write(2, name.as_bytes().strip_suffix(b"\0").unwrap_or_default());
@@ -39,12 +77,23 @@ macro_rules! real {
         pub unsafe fn $name($($argument: $type),*) $(-> $result)? {
             use core::sync::atomic::{AtomicUsize, Ordering};
             static ADDRESS: AtomicUsize = AtomicUsize::new(0);
-            let mut address = ADDRESS.load(Ordering::Acquire);
-            if address == 0 {
-                #[allow(unused_mut, unused_assignments)]
+            const NAME: &str = concat!(stringify!($name), "\0");
+            #[allow(unused_mut, unused_assignments)]
+            const VERSION: Option<&str> = {
                 let mut version = None;
                 $(version = Some(concat!($version, "\0"));)?
-                address = $crate::real::find(concat!(stringify!($name), "\0"), version, &ADDRESS);
+                version
+            };
+            #[used]
+            #[unsafe(link_section = "norns_real")]
+            static FUNCTION: $crate::real::Function = $crate::real::Function {
+                name: NAME,
+                version: VERSION,
+                kept: &ADDRESS,
+            };
+            let mut address = ADDRESS.load(Ordering::Acquire);
+            if address == 0 {
+                address = $crate::real::find(NAME, VERSION, &ADDRESS);
             }
             // SAFETY: the C library documents this signature for the symbol.
             let function: unsafe extern "C-unwind" fn($($type),*) $(-> $result)? =

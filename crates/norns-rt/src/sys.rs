@@ -218,6 +218,7 @@ pub const RTLD_NEXT: *mut c_void = usize::MAX as *mut c_void;
 
 #[link(name = "c")]
 unsafe extern "C" {
+    pub fn dlerror() -> *mut c_char;
     pub fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     pub fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
     pub fn __errno_location() -> *mut c_int;
