@@ -15,7 +15,7 @@ use super::HappensBefore;
 
 /// Every access that is not ordered after some earlier conflicting one, in the order of the trace.
 pub fn unordered_accesses(model: &Model) -> Vec<EventIndex> {
-    let mut before = HappensBefore::new(model);
+    let mut before = HappensBefore::new(model.trace);
     let mut last = LastAccesses::new(model);
     let mut racy = Vec::new();
     for (i, event) in model.trace.events.iter().enumerate() {

@@ -4,21 +4,22 @@
 //! the clock of the event's thread is that of the event. `HappensBefore` counts everything that can
 //! have ordered two events in the run; `memory_model` only what C and POSIX define as order, which
 //! is what makes two accesses a race: `observed` has the races of the run itself, `pairs` decides
-//! some given pairs.
+//! some given pairs, `freed` has the uses of freed memory that the run orders.
 
 mod detector;
+mod freed;
 mod memory_model;
 mod observed;
 mod pairs;
 
 pub use detector::unordered_accesses;
+pub use freed::{UseAfterFree, uses_after_free};
 pub use memory_model::MemoryModel;
 pub use observed::{Observed, observed_races};
 pub use pairs::unordered_pairs;
 
-use norns_model::Model;
 use norns_trace::effect::{Channel, Handoff};
-use norns_trace::{AtomicKind, Event, Op};
+use norns_trace::{AtomicKind, Event, Op, Trace};
 use rustc_hash::FxHashMap;
 
 /// For every thread a count that its releases increment; 0 if nothing of the thread comes before.
@@ -36,12 +37,12 @@ pub struct HappensBefore {
 }
 
 impl HappensBefore {
-    pub fn new(model: &Model) -> Self {
-        let width = model.threads.len();
+    pub fn new(trace: &Trace) -> Self {
+        let width = trace.threads.len();
         let beginning = |thread| (0..width).map(|other| u32::from(other == thread)).collect();
         Self {
             threads: (0..width).map(beginning).collect(),
-            objects: vec![Clock::new(); model.trace.objects.len()],
+            objects: vec![Clock::new(); trace.objects.len()],
             atomics: FxHashMap::default(),
         }
     }

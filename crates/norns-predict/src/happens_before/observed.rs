@@ -255,7 +255,7 @@ impl Flows {
 /// would be too long.
 fn schedules(model: &Model, pairs: &[(EventIndex, EventIndex)]) -> Vec<Vec<EventIndex>> {
     let wanted: FxHashSet<EventIndex> = pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
-    let mut before = HappensBefore::new(model);
+    let mut before = HappensBefore::new(model.trace);
     let mut clocks: FxHashMap<EventIndex, Clock> = FxHashMap::default();
     let mut epochs = Vec::with_capacity(model.trace.events.len());
     for (i, event) in model.trace.events.iter().enumerate() {
