@@ -6,11 +6,10 @@ use norns_budget::Budget;
 use norns_model::misuse::misuses;
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_predict::Engine;
+use norns_predict::happens_before::uses_after_free;
 use norns_replay::Ended;
 use norns_report::object::{self, Query};
-use norns_report::{
-    AccessKind, Finding, Findings, Kind, Place, Predicted, Recordings, Status, Steps, Verdict,
-};
+use norns_report::{Finding, Findings, Kind, Place, Predicted, Recordings, Status, Steps, Verdict};
 use norns_rules::{Limits, Property};
 use norns_trace::Trace;
 
@@ -189,6 +188,10 @@ impl<E> Check<'_, E> {
                 self.recording(program, run, recorded)?;
             }
         }
+        // The race may have been found in a later recording than the misuse.
+        let found = self.all.findings.clone();
+        { &mut self.all.findings }
+            .retain(|finding| !is_about_an_end(finding.kind) || !is_part_of_race(&found, finding));
         self.all.recordings = Some(Recordings { new: new_in });
         Ok(())
     }
@@ -225,8 +228,10 @@ impl<E> Check<'_, E> {
         let trace = &recorded.trace;
         let found = misuses(trace);
         let found = { found.iter() }.map(|misuse| observed::misuse(trace, misuse));
-        let (destroys, others): (Vec<Finding>, Vec<Finding>) =
-            found.partition(|finding| finding.kind == Kind::DestroyLocked);
+        let (ends, mut others): (Vec<Finding>, Vec<Finding>) =
+            found.partition(|finding| is_about_an_end(finding.kind));
+        let freed = uses_after_free(trace);
+        others.extend({ freed.iter() }.map(|found| observed::use_after_free(trace, found)));
         for finding in others {
             if self.is_wanted(&finding) {
                 self.add(run, trace, finding, Evidence::Misuse)?;
@@ -249,8 +254,8 @@ impl<E> Check<'_, E> {
         self.steer(&mut confirmation, &witnesses)?;
         self.replay_predictions(run, &mut confirmation, &witnesses)?;
         self.show_again(run, &mut confirmation, again)?;
-        for finding in destroys {
-            if self.is_wanted(&finding) && !self.is_destroyed_in_use(&finding) {
+        for finding in ends {
+            if self.is_wanted(&finding) && !is_part_of_race(&self.all.findings, &finding) {
                 self.add(run, trace, finding, Evidence::Misuse)?;
             }
         }
@@ -259,21 +264,6 @@ impl<E> Check<'_, E> {
         }
         self.name_blocks(trace);
         Ok(())
-    }
-
-    /// Whether the destruction of a locked lock is one side of a confirmed finding: that another thread
-    /// has not released the lock yet depends on the schedule, and the race does not.
-    fn is_destroyed_in_use(&self, destroy: &Finding) -> bool {
-        let mut races = self.all.findings.iter().filter(|other| {
-            other.kind == Kind::DestroyedInUse && other.status == Status::Confirmed
-        });
-        races.any(|race| {
-            let mut places = race.places.iter();
-            places.any(|place| {
-                let same = |other: &Place| (&other.file, other.line) == (&place.file, place.line);
-                place.access == AccessKind::Destroy && destroy.places.iter().any(same)
-            })
-        })
     }
 
     /// Says which blocks the findings of a recording are about, all at once.
@@ -508,4 +498,25 @@ fn is_refuted(finding: &Finding) -> bool {
             finding.verdict,
             Some(Verdict::NoBug | Verdict::Infeasible(_))
         )
+}
+
+/// Misuse that may be one side of a race with the end of an object.
+fn is_about_an_end(kind: Kind) -> bool {
+    use Kind::{DestroyLocked, DestroyWaited, UseDestroyed};
+    matches!(kind, DestroyLocked | DestroyWaited | UseDestroyed)
+}
+
+/// Whether a destruction that comes too early, or a use that comes too late, is one side of a confirmed
+/// race: which of the two came first depends on the schedule, and the race does not.
+fn is_part_of_race(findings: &[Finding], misuse: &Finding) -> bool {
+    let mut races = findings
+        .iter()
+        .filter(|other| other.kind == Kind::DestroyedInUse && other.status == Status::Confirmed);
+    races.any(|race| {
+        let mut places = race.places.iter();
+        places.any(|place| {
+            let same = |other: &Place| (&other.file, other.line) == (&place.file, place.line);
+            misuse.places.iter().any(same)
+        })
+    })
 }

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 
 use norns_model::misuse::{How, Misuse};
+use norns_predict::happens_before::UseAfterFree;
 use norns_replay::report::{Access, Deadlock, Race, Shape, Side, Waits};
 use norns_report::describe::{access_kind, is_of_the_system, object_name, shown_frame};
 use norns_report::{AccessKind, Finding, Kind, Place, Status, Verdict};
 use norns_trace::trace::Place as TracePlace;
-use norns_trace::{Event, ObjectId, Op, PlaceId, SourcePlace, ThreadId, Trace};
+use norns_trace::{Event, EventIndex, ObjectId, Op, PlaceId, SourcePlace, ThreadId, Touch, Trace};
 use norns_wire::Code;
 
 /// A deadlock that the program ran into.
@@ -128,6 +129,9 @@ pub fn misuse(trace: &Trace, misuse: &Misuse) -> Finding {
         How::TwoMutexes => Kind::TwoMutexes,
         How::LeftLocked => Kind::LeftLocked,
         How::DestroyLocked => Kind::DestroyLocked,
+        How::UseDestroyed => Kind::UseDestroyed,
+        How::DestroyWaited => Kind::DestroyWaited,
+        How::Contradicted => Kind::Contradicted,
     };
     let places = misuse.events.iter().map(|&index| {
         let event = &trace.events[index.index()];
@@ -135,7 +139,8 @@ pub fn misuse(trace: &Trace, misuse: &Misuse) -> Finding {
         let access = match misuse.how {
             How::LeftLocked => AccessKind::Lock,
             How::WaitNotLocked | How::TwoMutexes => AccessKind::Wait,
-            How::DestroyLocked => AccessKind::Destroy,
+            How::DestroyLocked | How::DestroyWaited => AccessKind::Destroy,
+            How::UseDestroyed | How::Contradicted => AccessKind::Use,
             How::UnlockNotLocked | How::UnlockOfOther => AccessKind::Unlock,
         };
         Place {
@@ -152,6 +157,33 @@ pub fn misuse(trace: &Trace, misuse: &Misuse) -> Finding {
         "it happened in the recorded run, to {object}"
     )));
     finding.object = Some(object);
+    finding
+}
+
+/// A use of memory that the recorded run had freed before.
+pub fn use_after_free(trace: &Trace, found: &UseAfterFree) -> Finding {
+    let place = |index: EventIndex| {
+        let event = &trace.events[index.index()];
+        let frame = shown_frame(trace, index).cloned().unwrap_or_default();
+        let is_memory = Touch::of(event.op).is_some();
+        Place {
+            file: frame.file,
+            line: frame.line,
+            function: frame.function,
+            thread: trace.thread(event.thread).name.clone(),
+            access: if is_memory {
+                access_kind(event.op)
+            } else {
+                AccessKind::Use
+            },
+        }
+    };
+    let places = vec![place(found.free), place(found.usage)];
+    let kind = Kind::of_race([places[0].access, places[1].access]);
+    let mut finding = observed(kind, places);
+    finding.verdict = Some(Verdict::Observed(
+        "the use came after the free, which is ordered before it".into(),
+    ));
     finding
 }
 

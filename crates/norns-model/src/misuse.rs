@@ -12,7 +12,9 @@
 use std::collections::BTreeMap;
 
 use norns_trace::effect::{OnCondition, OnLock, OnThread};
-use norns_trace::{Effect, EventIndex, ObjectId, ObjectKind, Op, PlaceId, ThreadId, Trace, misuse};
+use norns_trace::{
+    Effect, Event, EventIndex, ObjectId, ObjectKind, Op, PlaceId, ThreadId, Trace, misuse,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {
@@ -22,6 +24,25 @@ pub enum How {
     DestroyLocked,
     LeftLocked,
     TwoMutexes,
+    UseDestroyed,
+    DestroyWaited,
+    Contradicted,
+}
+
+impl How {
+    /// What the runtime means by one of `norns_wire::misuse`.
+    fn of_note(note: u32) -> Option<How> {
+        match u64::from(note) {
+            misuse::UNLOCK_NOT_LOCKED => Some(How::UnlockNotLocked),
+            misuse::UNLOCK_OF_OTHER => Some(How::UnlockOfOther),
+            misuse::WAIT_NOT_LOCKED => Some(How::WaitNotLocked),
+            misuse::DESTROY_LOCKED => Some(How::DestroyLocked),
+            misuse::USE_DESTROYED => Some(How::UseDestroyed),
+            misuse::DESTROY_WAITED => Some(How::DestroyWaited),
+            misuse::CONTRADICTED => Some(How::Contradicted),
+            _ => None,
+        }
+    }
 }
 
 /// One misuse, as often as it happened at these places.
@@ -61,20 +82,130 @@ impl Found {
     }
 }
 
-/// What the runtime has noted.
+/// What the runtime has noted and the events before it do not contradict.
+///
+/// The runtime reads the bytes of the object, which are not those of a lock any more when its memory was
+/// freed. So a thread that has locked an object, and not unlocked it since, does not misuse it by an
+/// unlock or a wait; a lock that another one is said to hold was locked by somebody; and of memory that is
+/// freed nothing is believed: that is a use after free. Before the first thread the locks are not in the
+/// trace, and the runtime has compared its notes with them itself.
 fn noted(trace: &Trace, found: &mut Found) {
+    let mut holders = Holders::new(trace);
     for (i, event) in trace.events.iter().enumerate() {
-        let Op::Misuse { object, how } = event.op else {
-            continue;
-        };
-        let how = match u64::from(how) {
-            misuse::UNLOCK_NOT_LOCKED => How::UnlockNotLocked,
-            misuse::UNLOCK_OF_OTHER => How::UnlockOfOther,
-            misuse::WAIT_NOT_LOCKED => How::WaitNotLocked,
-            misuse::DESTROY_LOCKED => How::DestroyLocked,
-            _ => continue,
-        };
-        found.add(trace, how, object, vec![EventIndex::from_index(i)]);
+        if let Op::Misuse { object, how } = event.op
+            && let Some(how) = How::of_note(how)
+            && holders.agree(trace.object(object).address, event.thread, how)
+        {
+            found.add(trace, how, object, vec![EventIndex::from_index(i)]);
+        }
+        holders.step(event);
+    }
+}
+
+/// Who holds which locks, by their addresses, in a walk over a trace.
+struct Holders<'t> {
+    trace: &'t Trace,
+    /// By thread: what it has locked and not unlocked, whatever became of the lock.
+    held: Vec<Vec<u64>>,
+    /// By thread: the lock that its last event has released, which may be the beginning of a wait.
+    released: Vec<Option<u64>>,
+    /// The first addresses and ends of blocks that were freed and not allocated again.
+    freed: BTreeMap<u64, u64>,
+    has_forked: bool,
+}
+
+impl<'t> Holders<'t> {
+    fn new(trace: &'t Trace) -> Self {
+        Holders {
+            trace,
+            held: vec![Vec::new(); trace.threads.len()],
+            released: vec![None; trace.threads.len()],
+            freed: BTreeMap::new(),
+            has_forked: false,
+        }
+    }
+
+    /// Whether the events so far allow this misuse of the object at the address.
+    fn agree(&self, object: u64, thread: ThreadId, how: How) -> bool {
+        if !self.has_forked {
+            return true;
+        }
+        let freed = self.freed.range(..=object).next_back();
+        if freed.is_some_and(|(_, &end)| object < end) {
+            return false;
+        }
+        let holds = |held: &Vec<u64>| held.contains(&object);
+        let is_held = self.held.iter().any(holds);
+        match how {
+            How::UnlockNotLocked | How::WaitNotLocked => !holds(&self.held[thread.index()]),
+            How::UnlockOfOther => is_held && !holds(&self.held[thread.index()]),
+            How::DestroyLocked => is_held || self.released.contains(&Some(object)),
+            How::UseDestroyed
+            | How::DestroyWaited
+            | How::Contradicted
+            | How::LeftLocked
+            | How::TwoMutexes => true,
+        }
+    }
+
+    fn step(&mut self, event: &Event) {
+        let thread = event.thread.index();
+        if !matches!(
+            event.op,
+            Op::Enter | Op::Leave | Op::Use(_) | Op::Misuse { .. }
+        ) {
+            self.released[thread] = None;
+        }
+        if let Op::Free(block) = event.op {
+            let end = block.address + u64::from(block.size);
+            self.freed.insert(block.address, end);
+        }
+        if let Op::Allocate(block) = event.op {
+            let end = block.address + u64::from(block.size);
+            while let Some((&start, &freed)) = self.freed.range(..end).next_back()
+                && freed > block.address
+            {
+                self.freed.remove(&start);
+            }
+        }
+        // A lock that some thread releases for another one is taken and given.
+        if let Op::Take(lock) = event.op {
+            self.held[thread].push(self.trace.object(lock).address);
+        }
+        if let Op::Give(lock) = event.op {
+            self.release(thread, self.trace.object(lock).address);
+        }
+        match event.op.effect() {
+            Effect::Lock(lock, OnLock::Acquire(_)) => {
+                self.held[thread].push(self.trace.object(lock).address);
+            }
+            Effect::Lock(lock, OnLock::Release) => {
+                self.release(thread, self.trace.object(lock).address);
+            }
+            Effect::Thread(OnThread::Fork(_)) => self.has_forked = true,
+            Effect::Lock(_, OnLock::FailedAcquire(_))
+            | Effect::Thread(_)
+            | Effect::Once(..)
+            | Effect::Condition(..)
+            | Effect::Barrier(..)
+            | Effect::Semaphore(..)
+            | Effect::Channel(..)
+            | Effect::Memory(_)
+            | Effect::Local => {}
+        }
+    }
+
+    /// A thread has released a lock: its own, or for another thread.
+    fn release(&mut self, thread: usize, lock: u64) {
+        self.released[thread] = Some(lock);
+        let own = std::iter::once(thread);
+        for thread in own.chain(0..self.held.len()) {
+            let held = &mut self.held[thread];
+            if let Some(at) = held.iter().rposition(|&other| other == lock) {
+                held.remove(at);
+                return;
+            }
+        }
     }
 }
 
@@ -241,5 +372,17 @@ mod tests {
             "A: lock m, unlock m, misuse m, unlock m",
             &[(How::UnlockNotLocked, &[2])],
         );
+    }
+
+    #[test]
+    fn a_note_that_the_events_contradict_is_garbage() {
+        check("A: fork B, lock m, misuse m, unlock m", &[]);
+        check(
+            "A: fork B, lock m\nB: misuse m, unlock m",
+            &[(How::UnlockNotLocked, &[2])],
+        );
+        let mut freed = trace("A: fork B, lock m, unlock m, free b, misuse m");
+        freed.objects[0].address = freed.symbols[0].address;
+        assert_eq!(misuses(&freed), []);
     }
 }

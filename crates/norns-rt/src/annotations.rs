@@ -12,9 +12,10 @@ use crate::interpose;
 use crate::mode::{Mode, is_controlled, is_recording, is_serial, mode};
 use crate::operation::Operation;
 use crate::record;
+use crate::record::annotated::{self, Way};
 use crate::sites;
 use crate::tls;
-use crate::wire::{Code, atomic_detail, object};
+use crate::wire::{Code, atomic_detail, misuse, object};
 
 const LOAD: u8 = 0;
 const READ_MODIFY_WRITE: u8 = 2;
@@ -46,6 +47,26 @@ fn mutex_kind(flags: u32) -> u8 {
         object::READER_WRITER_LOCK
     } else {
         object::MUTEX
+    }
+}
+
+fn way(write: usize) -> Way {
+    if write != 0 { Way::Write } else { Way::Read }
+}
+
+/// A number of this thread that no other one has.
+fn this_thread() -> usize {
+    tls::thread() as usize
+}
+
+/// Notes, in a recording, that an annotation contradicts the ones before.
+fn contradicts(is_right: bool, lock: usize, pc: usize) {
+    if !is_right {
+        let kind = object::READER_WRITER_LOCK;
+        interpose::misused(
+            &Operation::new(Code::Lock, kind, lock, pc),
+            misuse::CONTRADICTED,
+        );
     }
 }
 
@@ -106,19 +127,27 @@ interpose! {
         atomic(LOAD, ACQUIRE, tag, pc);
     }
     fn AnnotateRWLockCreate(file: *const c_char, line: c_int, lock: usize) |pc| {
+        annotated::forget(lock);
         Operation::new(Code::Init, object::READER_WRITER_LOCK, lock, pc).after(Code::Init);
     }
     fn AnnotateRWLockCreateStatic(file: *const c_char, line: c_int, lock: usize) |pc| {
         Operation::new(Code::Init, object::READER_WRITER_LOCK, lock, pc).after(Code::Init);
     }
     fn AnnotateRWLockDestroy(file: *const c_char, line: c_int, lock: usize) |pc| {
+        annotated::forget(lock);
         both(Code::Destroy, object::READER_WRITER_LOCK, lock, pc);
     }
     fn AnnotateRWLockAcquired(file: *const c_char, line: c_int, lock: usize, write: usize) |pc| {
+        if is_recording() {
+            contradicts(annotated::acquire(lock, way(write), this_thread()), lock, pc);
+        }
         let code = if write != 0 { Code::Lock } else { Code::ReadLock };
         Operation::new(code, object::READER_WRITER_LOCK, lock, pc).after(code);
     }
     fn AnnotateRWLockReleased(file: *const c_char, line: c_int, lock: usize, write: usize) |pc| {
+        if is_recording() {
+            contradicts(annotated::release(lock, way(write), this_thread()), lock, pc);
+        }
         both(Code::Unlock, object::READER_WRITER_LOCK, lock, pc);
     }
     fn AnnotateIgnoreReadsBegin(file: *const c_char, line: c_int) |pc| { ignore(1); }

@@ -58,7 +58,7 @@ unsafe fn log<const SIZE: usize, const WRITE: bool>(
 pub fn slow_access(address: usize, size: usize, write: bool, pc: usize) {
     match mode() {
         Mode::Off => {}
-        Mode::Record if !record::started() => statistics::count_before(),
+        Mode::Record if !record::started() => record::early_access(address, size, write, pc),
         Mode::Record => match attach::current() {
             Some(thread) if thread.ignored == 0 => {
                 record_access(thread, address, size, write, pc);

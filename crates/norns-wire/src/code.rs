@@ -206,6 +206,12 @@ pub mod misuse {
     pub const WAIT_NOT_LOCKED: u64 = 3;
     /// The destruction of a lock that is held.
     pub const DESTROY_LOCKED: u64 = 4;
+    /// The use of a mutex or condition that was destroyed, or never initialised.
+    pub const USE_DESTROYED: u64 = 5;
+    /// The destruction of a condition on which a thread waits that nobody has woken.
+    pub const DESTROY_WAITED: u64 = 6;
+    /// What the program says of a lock of its own contradicts what it has said before.
+    pub const CONTRADICTED: u64 = 7;
 }
 
 /// The detail of `Code::Atomic`: bits 0-2 are the binary logarithm of the size, bits 3-4 the kind

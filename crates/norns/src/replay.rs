@@ -60,7 +60,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.gdb {
         return debug(&run, &finding, &program, &schedule);
     }
-    if finding.kind.group() == Group::Misuse {
+    let has_no_schedule = kept.is_none() && finding.kind.group() == Group::Race;
+    if finding.kind.group() == Group::Misuse || has_no_schedule {
         bail!(
             "{} needs no schedule: the recorded run did it. `norns check` records the program again; \
              `norns replay --gdb {}` runs it in the recorded order",

@@ -5,9 +5,11 @@
 //! compare the documents with them.
 
 mod closed_in_use;
+mod contradicted;
 mod data_race;
 mod deadlock;
 mod destroy_locked;
+mod destroy_waited;
 mod destroyed_in_use;
 mod double_free;
 mod left_locked;
@@ -17,6 +19,7 @@ mod two_mutexes;
 mod unlock_not_locked;
 mod unlock_of_other;
 mod use_after_free;
+mod use_destroyed;
 mod wait_not_locked;
 
 use serde::de::Error as _;
@@ -61,6 +64,11 @@ kinds! {
     TwoMutexes = two_mutexes,
     LeftLocked = left_locked,
     DestroyLocked = destroy_locked,
+    /// A mutex or condition that was destroyed before.
+    UseDestroyed = use_destroyed,
+    DestroyWaited = destroy_waited,
+    /// What a program says of its own locks contradicts itself.
+    Contradicted = contradicted,
     /// An order of events that a rule of the user does not allow.
     Order = order,
 }
@@ -385,13 +393,17 @@ mod tests {
                 "stuck: endless wait",
                 "misuse: unlock of what is not locked, unlock of another thread's lock, wait \
                  without its mutex, wait with two mutexes, lock left locked, destruction of a \
-                 locked lock",
+                 locked lock, use of a destroyed object, destruction of a condition with waiters, \
+                 annotation that contradicts another",
                 "unlock-not-locked: unlock of what is not locked",
                 "unlock-of-other: unlock of another thread's lock",
                 "wait-not-locked: wait without its mutex",
                 "two-mutexes: wait with two mutexes",
                 "left-locked: lock left locked",
                 "destroy-locked: destruction of a locked lock",
+                "use-destroyed: use of a destroyed object",
+                "destroy-waited: destruction of a condition with waiters",
+                "contradicted: annotation that contradicts another",
                 "order: wrong order of events",
             ]
         );

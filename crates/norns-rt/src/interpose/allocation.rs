@@ -97,10 +97,24 @@ fn recorder() -> Option<&'static mut crate::thread::Thread> {
     record::memory_recorder()
 }
 
+/// Whether this is a recording before the first thread, in which only uses of freed memory are looked for.
+#[inline(always)]
+fn follows_early() -> bool {
+    is_recording() && record::sees_early_memory()
+}
+
 /// A block was allocated: `block` is what the C library returned, perhaps null.
 #[inline(always)]
 fn allocated(block: *mut c_void, pc: usize) {
-    if block.is_null() || recorder().is_none() && !is_controlled() {
+    if block.is_null() {
+        return;
+    }
+    if follows_early() {
+        // SAFETY: a block of the C library.
+        let size = unsafe { real_call::malloc_usable_size(block) };
+        return record::freed::allocate(block as usize, size);
+    }
+    if recorder().is_none() && !is_controlled() {
         return;
     }
     // SAFETY: a block of the C library.
@@ -118,9 +132,16 @@ unsafe fn freed(block: *mut c_void, pc: usize) {
     if block.is_null() {
         return;
     }
+    if follows_early() {
+        // SAFETY: the program frees the block, so it is or was one.
+        let size = unsafe { real_call::malloc_usable_size(block) };
+        return record::freed::free(block as usize, size, pc);
+    }
     if let Some(thread) = recorder() {
         // SAFETY: the program frees the block, so it is one.
         let size = unsafe { real_call::malloc_usable_size(block) };
+        // A use after this is not the one before it.
+        thread.filter.forget(block as usize, size);
         thread.log_within_segment(Code::Free, 0, pc, block as usize, [size as u64, 0]);
     } else if is_controlled() {
         // SAFETY: as above.
@@ -135,7 +156,7 @@ unsafe fn reallocated(
     pc: usize,
     real: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    if recorder().is_none() && !is_controlled() {
+    if recorder().is_none() && !is_controlled() && !follows_early() {
         return real();
     }
     // SAFETY: the program's block, or null.

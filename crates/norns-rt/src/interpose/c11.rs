@@ -72,6 +72,10 @@ unsafe fn lock_with(
         // realtime clock.
         operation = unsafe { operation.until(0, until) };
     }
+    // SAFETY: as above.
+    if unsafe { mutex::is_refused(&operation) } {
+        return real();
+    }
     acquire(operation, Code::FailedLock, failure.unwrap_or(BUSY), real)
 }
 
@@ -138,6 +142,9 @@ interpose! {
         }
         let kind = mutex::kind(mutex);
         let operation = Operation::new(Code::Unlock, kind, mutex as usize, pc);
+        if mutex::is_refused(&operation) {
+            return real_call::mtx_unlock(mutex);
+        }
         if let Some(how) = mutex::held_by_another(mutex) {
             misused(&operation, how);
             if mutex::refuses_unlock(kind) {
@@ -165,6 +172,7 @@ interpose! {
         if !is_off() {
             let kind = condition::kind(condition);
             let operation = Operation::new(Code::Destroy, kind, condition as usize, pc);
+            condition::note_waited(&operation);
             operation.before();
             operation.after(Code::Destroy);
         }

@@ -9,9 +9,10 @@ use super::mutex::{self, Mutex};
 use super::{begins_or_ends, misused};
 use crate::control;
 use crate::errno::ETIMEDOUT;
-use crate::mode::{is_controlled, is_off};
+use crate::mode::{is_controlled, is_off, is_recording};
 use crate::operation::Operation;
 use crate::record::impatience::Until;
+use crate::record::waits;
 use crate::wire::{Code, misuse, object};
 use crate::{interpose, real};
 
@@ -54,10 +55,12 @@ pub struct Cleanup {
 struct Waiting {
     condition: Operation,
     mutex: Operation,
+    begun: Option<waits::Wait>,
 }
 
 impl Waiting {
     fn is_over(&self, how: Code) {
+        waits::end(self.begun);
         self.condition.after(how);
         self.mutex.after(Code::Lock);
     }
@@ -82,6 +85,34 @@ pub unsafe fn kind(condition: Condition) -> u8 {
         object::CONDITION | object::SHARED
     } else {
         object::CONDITION
+    }
+}
+
+/// Notes, in a recording, the use of a condition that was destroyed and not initialised again: glibc
+/// leaves the mark with which it waits for the last threads that still return from a wait.
+///
+/// # Safety
+/// The object of the operation is or was a condition.
+unsafe fn note_destroyed(operation: &Operation) {
+    const WAITERS_AND_FLAGS: usize = 36;
+    const DESTROYED: u32 = 4;
+    let condition = operation.object as Condition;
+    // SAFETY: as in `kind`.
+    let flags = unsafe {
+        condition
+            .byte_add(WAITERS_AND_FLAGS)
+            .cast::<u32>()
+            .read_volatile()
+    };
+    if flags & DESTROYED != 0 {
+        misused(operation, misuse::USE_DESTROYED);
+    }
+}
+
+/// Notes, in a recording, the destruction of a condition on which a thread waits.
+pub fn note_waited(operation: &Operation) {
+    if is_recording() && waits::is_waited_for(operation.object) {
+        misused(operation, misuse::DESTROY_WAITED);
     }
 }
 
@@ -148,8 +179,11 @@ pub unsafe fn wait(
     if unsafe { mutex::held_by_another(mutex) }.is_some() {
         misused(&unlock, misuse::WAIT_NOT_LOCKED);
     }
+    // SAFETY: as above.
+    unsafe { note_destroyed(&wait) };
     unlock.announce();
     wait.announce();
+    let begun = waits::begin(condition as usize);
     if is_controlled() {
         let patience = deadline.map(|deadline| {
             // SAFETY: the caller promises a valid condition, mutex and time, as for
@@ -163,6 +197,9 @@ pub unsafe fn wait(
         });
         // SAFETY: the caller promises a valid condition, mutex and time, as for `pthread_cond_wait`.
         let result = unsafe { control::operations::wait(condition, mutex, patience, pc) };
+        if result.is_some() {
+            waits::end(begun);
+        }
         match result {
             Some(control::operations::CANCELLED) => {
                 // SAFETY: ends the thread, or returns where it has switched that off.
@@ -179,6 +216,7 @@ pub unsafe fn wait(
     let waiting = Waiting {
         condition: wait,
         mutex: Operation::new(Code::Lock, mutex_kind, mutex as usize, pc),
+        begun,
     };
     let mut cleanup = Cleanup {
         routine: 0,
@@ -219,6 +257,9 @@ pub unsafe fn wake(
     }
     // SAFETY: the caller promises a valid condition, mutex and time, as for `pthread_cond_wait`.
     let operation = Operation::new(code, unsafe { kind(condition) }, condition as usize, pc);
+    // SAFETY: as above.
+    unsafe { note_destroyed(&operation) };
+    waits::wake(condition as usize);
     operation.before();
     let result = real();
     operation.after(code);
@@ -240,6 +281,7 @@ interpose! {
         if !is_off() {
             let operation =
                 Operation::new(Code::Destroy, kind(condition), condition as usize, pc);
+            note_waited(&operation);
             operation.before();
             operation.after(Code::Destroy);
         }

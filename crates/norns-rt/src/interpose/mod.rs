@@ -38,8 +38,8 @@ use crate::wire::Code;
 
 /// Notes, in a recording, that the operation misuses its object: `how` is one of `wire::misuse`.
 #[cold]
-fn misused(operation: &Operation, how: u64) {
-    if is_recording() {
+pub fn misused(operation: &Operation, how: u64) {
+    if is_recording() && (record::started() || record::early::agrees(operation.object, how)) {
         record::operation(Code::Misuse, &operation.with_value(how));
     }
 }

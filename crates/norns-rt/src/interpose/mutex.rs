@@ -7,8 +7,9 @@ use core::ffi::{c_int, c_void};
 
 use super::{acquire, begins_or_ends, misused};
 use crate::errno::{EBUSY, ETIMEDOUT};
-use crate::mode::is_off;
+use crate::mode::{is_off, is_recording};
 use crate::operation::Operation;
+use crate::record;
 use crate::record::impatience::Until;
 use crate::thread;
 use crate::wire::{Code, misuse, object};
@@ -63,6 +64,37 @@ pub unsafe fn kind(mutex: Mutex) -> u8 {
     }
 }
 
+/// Whether the mutex was destroyed and not initialised again: glibc leaves a mark that makes every later
+/// call fail.
+///
+/// # Safety
+/// `mutex` is or was one.
+#[inline(always)]
+unsafe fn is_destroyed(mutex: Mutex) -> bool {
+    const DESTROYED: i32 = -1;
+    // SAFETY: as in `kind`.
+    unsafe { mutex.byte_add(KIND).cast::<i32>().read_volatile() == DESTROYED }
+}
+
+/// Whether the C library will refuse the operation, since the mutex was destroyed: a recording then has
+/// the misuse and a use in its place.
+///
+/// # Safety
+/// The object of the operation is or was a mutex.
+#[inline(always)]
+pub unsafe fn is_refused(operation: &Operation) -> bool {
+    // SAFETY: the caller's promise.
+    let is_destroyed = unsafe { is_destroyed(operation.object as Mutex) };
+    if is_destroyed {
+        misused(operation, misuse::USE_DESTROYED);
+        operation.announce();
+        if is_recording() {
+            record::operation(Code::Use, operation);
+        }
+    }
+    is_destroyed
+}
+
 /// How an unlock, or a wait on a condition, by this thread would misuse the mutex: by whom it is held
 /// instead. `None` if this thread holds it, and for a mutex that was destroyed, which is another bug.
 ///
@@ -70,12 +102,10 @@ pub unsafe fn kind(mutex: Mutex) -> u8 {
 /// `mutex` is one.
 pub unsafe fn held_by_another(mutex: Mutex) -> Option<u64> {
     const OWNER: usize = 8;
-    const DESTROYED: i32 = -1;
     // SAFETY: a field that equals the number of this thread only if this thread wrote it.
     let owner = unsafe { mutex.byte_add(OWNER).cast::<i32>().read_volatile() };
-    // SAFETY: as in `kind`.
-    let kind = unsafe { mutex.byte_add(KIND).cast::<i32>().read_volatile() };
-    if thread::current()?.is_owner(owner & 0x3fff_ffff) || kind == DESTROYED {
+    // SAFETY: the caller's promise.
+    if thread::current()?.is_owner(owner & 0x3fff_ffff) || unsafe { is_destroyed(mutex) } {
         return None;
     }
     // SAFETY: the word that is 0 while the mutex is free.
@@ -133,6 +163,9 @@ interpose! {
             return real_call::pthread_mutex_lock(mutex);
         }
         let operation = Operation::new(Code::Lock, kind(mutex), mutex as usize, pc);
+        if is_refused(&operation) {
+            return real_call::pthread_mutex_lock(mutex);
+        }
         acquire(operation, Code::FailedLock, EBUSY, || real_call::pthread_mutex_lock(mutex))
     }
 
@@ -141,6 +174,9 @@ interpose! {
             return real_call::pthread_mutex_trylock(mutex);
         }
         let operation = Operation::new(Code::Lock, kind(mutex), mutex as usize, pc).that_may_fail();
+        if is_refused(&operation) {
+            return real_call::pthread_mutex_trylock(mutex);
+        }
         acquire(operation, Code::FailedLock, EBUSY, || real_call::pthread_mutex_trylock(mutex))
     }
 
@@ -150,6 +186,9 @@ interpose! {
         }
         let operation = Operation::new(Code::Lock, kind(mutex), mutex as usize, pc).until(0, until);
         let until = Until::of(0, until);
+        if is_refused(&operation) {
+            return real_call::pthread_mutex_timedlock(mutex, until.time());
+        }
         acquire(operation, Code::FailedLock, ETIMEDOUT, || {
             real_call::pthread_mutex_timedlock(mutex, until.time())
         })
@@ -161,6 +200,9 @@ interpose! {
         }
         let operation = Operation::new(Code::Lock, kind(mutex), mutex as usize, pc).until(clock, until);
         let until = Until::of(clock, until);
+        if is_refused(&operation) {
+            return real_call::pthread_mutex_clocklock(mutex, clock, until.time());
+        }
         acquire(operation, Code::FailedLock, ETIMEDOUT, || {
             real_call::pthread_mutex_clocklock(mutex, clock, until.time())
         })
@@ -172,6 +214,9 @@ interpose! {
         }
         let kind = kind(mutex);
         let operation = Operation::new(Code::Unlock, kind, mutex as usize, pc);
+        if is_refused(&operation) {
+            return real_call::pthread_mutex_unlock(mutex);
+        }
         if let Some(how) = held_by_another(mutex) {
             misused(&operation, how);
             if refuses_unlock(kind) {

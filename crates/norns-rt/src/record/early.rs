@@ -7,8 +7,9 @@ use core::ffi::{c_int, c_void};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::real;
+use crate::record::freed;
 use crate::thread::Thread;
-use crate::wire::{Code, object};
+use crate::wire::{Code, misuse, object};
 
 real! {
     fn sem_getvalue(semaphore: *mut c_void, value: *mut c_int) -> c_int;
@@ -93,6 +94,23 @@ pub fn note(code: Code, operation: &Operation) {
         }
         Code::Destroy => TABLE.with(|table| table.remove(same)),
         _ => {}
+    }
+}
+
+/// Whether what is known of the object allows that it is misused in this way. What its bytes say is worth
+/// nothing if its memory was freed.
+pub fn agrees(object: usize, how: u64) -> bool {
+    if freed::is_freed(object) {
+        return false;
+    }
+    let is_held = TABLE.with(|table| {
+        let mut kept = table.kept[..table.length].iter().flatten();
+        kept.any(|kept| kept.object == object && kept.code != Code::Init)
+    });
+    match how {
+        misuse::UNLOCK_NOT_LOCKED | misuse::UNLOCK_OF_OTHER | misuse::WAIT_NOT_LOCKED => !is_held,
+        misuse::DESTROY_LOCKED => is_held,
+        _ => true,
     }
 }
 

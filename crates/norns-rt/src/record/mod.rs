@@ -1,12 +1,14 @@
 //! Record mode: when recording begins and ends, for the process and for each thread.
 //!
-//! Until the program creates its first thread only misuse of locks and conditions and custom events are
-//! logged: accesses are counted, and what later events need to know (semaphores, barriers, locks held) is
-//! kept in `early`.
+//! Until the program creates its first thread only misuse of locks and conditions, uses of freed memory
+//! and custom events are logged: other accesses are counted, and what later events need to know
+//! (semaphores, barriers, locks held) is kept in `early`.
 
+pub mod annotated;
 pub mod early;
 pub mod file;
 pub mod filter;
+pub mod freed;
 pub mod handles;
 pub mod impatience;
 pub mod noise;
@@ -15,6 +17,7 @@ pub mod statistics;
 pub mod stream;
 pub mod tail;
 pub mod values;
+pub mod waits;
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -88,6 +91,19 @@ pub fn note_instrumented() {
 #[inline(always)]
 pub fn sees_memory() -> bool {
     INSTRUMENTED.load(Ordering::Relaxed)
+}
+
+/// An access before the first thread: it is counted, and looked at only if it uses what was freed.
+#[inline(never)]
+pub fn early_access(address: usize, size: usize, write: bool, pc: usize) {
+    freed::access(address, size, write, pc);
+    statistics::count_before();
+}
+
+/// Whether allocations are followed for uses of freed memory before the first thread.
+#[inline(always)]
+pub fn sees_early_memory() -> bool {
+    !started() && sees_memory()
 }
 
 /// The running thread, if accesses and allocations are to be logged.
@@ -170,6 +186,7 @@ pub fn operation(code: Code, operation: &Operation) {
     } else if code == Code::Misuse {
         begin_stream()
     } else {
+        freed::operation(operation.object, operation.pc);
         early::note(code, operation);
         None
     };
@@ -219,6 +236,9 @@ pub fn forked() {
     stream::forget();
     early::forget();
     statistics::forget();
+    waits::forget();
+    annotated::forked();
+    freed::forget();
     if let Some(thread) = thread::current() {
         thread.forget_stream();
     }

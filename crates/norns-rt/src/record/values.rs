@@ -82,7 +82,7 @@ impl Values {
 /// An access is about to happen.
 pub fn access(address: usize, size: usize, write: bool, pc: usize) {
     if !record::started() {
-        return statistics::count_before();
+        return record::early_access(address, size, write, pc);
     }
     let Some(thread) = attach::current() else {
         return;
