@@ -212,7 +212,7 @@ fn the_programs_of_explain_show_what_they_say() {
             );
         }
     }
-    assert_eq!(programs, 26);
+    assert_eq!(programs, 32);
 }
 
 /// A copy of the example project.
