@@ -12,9 +12,9 @@ static void *worker(void *unused) {
         blocks[i] = malloc(40);
     for (int i = 0; i < 7; i++)
         free(full[i]);
-    free(blocks[0]); // finds: double-free, with line 17
+    free(blocks[0]); // finds: double-free
     free(blocks[1]);
-    free(blocks[0]); // finds: double-free, with line 15
+    free(blocks[0]); // finds: double-free
     return unused;
 }
 
