@@ -22,20 +22,20 @@ pub struct Function {
 pub fn find_all() {
     unsafe extern "C" {
         #[link_name = "__start_norns_real"]
-        static FIRST: Function;
+        static FIRST: u8;
         #[link_name = "__stop_norns_real"]
-        static END: Function;
+        static END: u8;
     }
     let (mut at, end) = (&raw const FIRST, &raw const END);
     while at < end {
         // SAFETY: the section has only values of this type, which `real` puts there; the linker
         // defines where it begins and ends.
-        let function = unsafe { &*at };
+        let function = unsafe { &*at.cast::<Function>() };
         if function.kept.load(Ordering::Acquire) == 0 {
             let address = look_up(function.name, function.version);
             function.kept.store(address as usize, Ordering::Release);
         }
-        at = at.wrapping_add(1);
+        at = at.wrapping_add(size_of::<Function>());
     }
     // SAFETY: takes nothing. What is not there would be the error that the program asks for first.
     unsafe { sys::dlerror() };
