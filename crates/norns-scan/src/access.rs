@@ -116,16 +116,8 @@ impl Access {
 #[must_use]
 pub fn accesses(code: &Code, parallel: &Parallel) -> Vec<Access> {
     let mut all = Vec::new();
-    for instance in code.points_to.instances.ids() {
-        for (_, instruction, _) in code.function(instance).listed() {
-            let point = Point {
-                instance,
-                instruction,
-            };
-            if parallel.is_reached(point) {
-                of_instruction(code, point, &mut all);
-            }
-        }
+    for point in code.points().filter(|&point| parallel.is_reached(point)) {
+        of_instruction(code, point, &mut all);
     }
     all
 }

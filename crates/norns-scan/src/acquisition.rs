@@ -171,21 +171,9 @@ fn wakers(code: &Code, points: &[Point], places: &[Location]) -> Vec<ThreadId> {
 /// The calls of external functions that some thread can come to.
 #[must_use]
 pub fn calls(code: &Code, parallel: &Parallel) -> Vec<Point> {
-    let mut all = Vec::new();
-    for instance in code.points_to.instances.ids() {
-        for (_, instruction, _) in code.function(instance).listed() {
-            let point = Point {
-                instance,
-                instruction,
-            };
-            if code
-                .external(point)
-                .is_some_and(|(effects, _)| !effects.is_empty())
-                && parallel.is_reached(point)
-            {
-                all.push(point);
-            }
-        }
-    }
-    all
+    let calls = code.points().filter(|&point| {
+        let external = code.external(point);
+        external.is_some_and(|(effects, _)| !effects.is_empty()) && parallel.is_reached(point)
+    });
+    calls.collect()
 }

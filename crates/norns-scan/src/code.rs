@@ -55,6 +55,23 @@ impl<'p> Code<'p> {
             .kind
     }
 
+    /// Every instruction of every instance.
+    pub fn points(&self) -> impl Iterator<Item = Point> {
+        self.points_to
+            .instances
+            .ids()
+            .flat_map(|instance| self.points_of(instance))
+    }
+
+    /// The instructions of one instance.
+    pub fn points_of(&self, instance: InstanceId) -> impl Iterator<Item = Point> + use<'p> {
+        let listed = self.function(instance).listed();
+        listed.map(move |(_, instruction, _)| Point {
+            instance,
+            instruction,
+        })
+    }
+
     #[must_use]
     pub fn flow(&self, instance: InstanceId) -> &Flow {
         let function = self.points_to.instances.get(instance).function;

@@ -144,32 +144,26 @@ fn carelessly_published(
     escaped: &FxHashSet<ObjectId>,
 ) -> FxHashSet<ObjectId> {
     let mut found = FxHashSet::default();
-    for instance in code.points_to.instances.ids() {
-        for (_, instruction, content) in code.function(instance).listed() {
-            let point = Point {
-                instance,
-                instruction,
-            };
-            let Kind::Store {
-                address,
-                value,
-                order,
-                ..
-            } = content.kind
-            else {
-                continue;
-            };
-            let is_release = order.is_some_and(|order| order != AtomicOrder::Relaxed);
-            let is_ordered =
-                is_release || !locks.before(point).is_empty() || parallel.is_alone(code, point);
-            if is_ordered || !parallel.is_reached(point) {
-                continue;
-            }
-            let places = code.points_to.locations(instance, address);
-            if places.iter().any(|at| escaped.contains(&at.object)) {
-                let values = code.points_to.locations(instance, value);
-                found.extend(values.iter().map(|at| at.object));
-            }
+    for point in code.points() {
+        let Kind::Store {
+            address,
+            value,
+            order,
+            ..
+        } = *code.kind(point)
+        else {
+            continue;
+        };
+        let is_release = order.is_some_and(|order| order != AtomicOrder::Relaxed);
+        let is_ordered =
+            is_release || !locks.before(point).is_empty() || parallel.is_alone(code, point);
+        if is_ordered || !parallel.is_reached(point) {
+            continue;
+        }
+        let places = code.points_to.locations(point.instance, address);
+        if places.iter().any(|at| escaped.contains(&at.object)) {
+            let values = code.points_to.locations(point.instance, value);
+            found.extend(values.iter().map(|at| at.object));
         }
     }
     found

@@ -1,7 +1,7 @@
 //! What could race or deadlock in a program, from its code alone.
 //!
 //! Each analysis is a file of its own: calling contexts (`instance`), points-to with the call graph
-//! (`points_to`), access paths (`symbol`), threads that run in parallel (`parallel`), locks held
+//! (`points_to`), access paths (`symbol`), threads that run in parallel (`parallel`, `join`), locks held
 //! (`lock_set`), and then what they lead to (`race`).
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod flow;
 mod fresh;
 mod hand_over;
 mod instance;
+mod join;
 mod lock_set;
 mod may_held;
 mod misuse;
@@ -28,6 +29,9 @@ mod points_to;
 mod race;
 mod signal;
 mod symbol;
+#[cfg(test)]
+mod tests;
+mod threads;
 
 pub use candidate::{Candidate, CandidateKind, Place, SourcePlace};
 
@@ -124,6 +128,7 @@ pub fn scan(program: &Program) -> Scan {
         not_analysed.push(NotAnalysed::NoMain);
     }
     not_analysed.sort();
+    not_analysed.dedup();
     Scan {
         candidates,
         not_analysed,

@@ -485,56 +485,51 @@ impl Use {
 
 fn uses(code: &Code, parallel: &Parallel) -> Vec<Use> {
     let mut all = Vec::new();
-    for instance in code.points_to.instances.ids() {
-        for (_, instruction, _) in code.function(instance).listed() {
-            let point = Point {
-                instance,
-                instruction,
-            };
-            let Some((effects, arguments)) = code.external(point) else {
-                continue;
-            };
-            if !parallel.is_reached(point) {
-                continue;
-            }
-            for &effect in effects {
-                let argument = match effect {
-                    Effect::SemaphoreInit(argument)
-                    | Effect::SemaphorePost(argument)
-                    | Effect::SemaphoreWait {
-                        semaphore: argument,
-                        ..
-                    }
-                    | Effect::BarrierInit(argument)
-                    | Effect::BarrierWait(argument)
-                    | Effect::Sends(argument)
-                    | Effect::Receives(argument)
-                    | Effect::GuardAcquire(argument)
-                    | Effect::GuardRelease(argument) => argument,
-                    Effect::Once { .. } => 0,
-                    _ => continue,
-                };
-                let operand = arguments.get(argument).copied();
-                let mut places = operand.map_or_else(Vec::new, |operand| {
-                    code.points_to.locations(instance, operand)
-                });
-                if matches!(effect, Effect::Sends(_) | Effect::Receives(_)) {
-                    let objects = &code.points_to.objects;
-                    places.retain(|at| {
-                        matches!(
-                            objects.origin(at.object),
-                            Origin::Channel(..) | Origin::Queues
-                        )
-                    });
+    for point in code.points() {
+        let instance = point.instance;
+        let Some((effects, arguments)) = code.external(point) else {
+            continue;
+        };
+        if !parallel.is_reached(point) {
+            continue;
+        }
+        for &effect in effects {
+            let argument = match effect {
+                Effect::SemaphoreInit(argument)
+                | Effect::SemaphorePost(argument)
+                | Effect::SemaphoreWait {
+                    semaphore: argument,
+                    ..
                 }
-                all.push(Use {
-                    point,
-                    effect,
-                    operand,
-                    arguments: arguments.to_vec(),
-                    places,
+                | Effect::BarrierInit(argument)
+                | Effect::BarrierWait(argument)
+                | Effect::Sends(argument)
+                | Effect::Receives(argument)
+                | Effect::GuardAcquire(argument)
+                | Effect::GuardRelease(argument) => argument,
+                Effect::Once { .. } => 0,
+                _ => continue,
+            };
+            let operand = arguments.get(argument).copied();
+            let mut places = operand.map_or_else(Vec::new, |operand| {
+                code.points_to.locations(instance, operand)
+            });
+            if matches!(effect, Effect::Sends(_) | Effect::Receives(_)) {
+                let objects = &code.points_to.objects;
+                places.retain(|at| {
+                    matches!(
+                        objects.origin(at.object),
+                        Origin::Channel(..) | Origin::Queues
+                    )
                 });
             }
+            all.push(Use {
+                point,
+                effect,
+                operand,
+                arguments: arguments.to_vec(),
+                places,
+            });
         }
     }
     all

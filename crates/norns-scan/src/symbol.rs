@@ -426,43 +426,38 @@ fn find_stores(code: &Code) -> FxHashMap<(ObjectId, u64), Stores> {
             }
         }
     }
-    for instance in points_to.instances.ids() {
-        for (_, id, instruction) in code.function(instance).listed() {
-            let point = Point {
-                instance,
-                instruction: id,
-            };
-            match &instruction.kind {
-                Kind::Store { address, value, .. } => {
-                    for location in points_to.locations(instance, *address) {
-                        put(location, Stores::One(point, *value));
-                    }
+    for point in code.points() {
+        let instance = point.instance;
+        match code.kind(point) {
+            Kind::Store { address, value, .. } => {
+                for location in points_to.locations(instance, *address) {
+                    put(location, Stores::One(point, *value));
                 }
-                Kind::Update { address, .. } | Kind::CompareExchange { address, .. } => {
-                    for location in points_to.locations(instance, *address) {
-                        put(location, Stores::Many);
-                    }
+            }
+            Kind::Update { address, .. } | Kind::CompareExchange { address, .. } => {
+                for location in points_to.locations(instance, *address) {
+                    put(location, Stores::Many);
                 }
-                Kind::Call { .. } | Kind::Invoke { .. } => {
-                    let Some((effects, arguments)) = code.external(point) else {
+            }
+            Kind::Call { .. } | Kind::Invoke { .. } => {
+                let Some((effects, arguments)) = code.external(point) else {
+                    continue;
+                };
+                for argument in effects.iter().filter_map(|effect| written(*effect)) {
+                    let Some(&operand) = arguments.get(argument) else {
                         continue;
                     };
-                    for argument in effects.iter().filter_map(|effect| written(*effect)) {
-                        let Some(&operand) = arguments.get(argument) else {
-                            continue;
-                        };
-                        for start in points_to.locations(instance, operand) {
-                            for (offset, _) in points_to.objects.places(start.object) {
-                                if offset >= start.offset {
-                                    let object = start.object;
-                                    put(Location { object, offset }, Stores::Many);
-                                }
+                    for start in points_to.locations(instance, operand) {
+                        for (offset, _) in points_to.objects.places(start.object) {
+                            if offset >= start.offset {
+                                let object = start.object;
+                                put(Location { object, offset }, Stores::Many);
                             }
                         }
                     }
                 }
-                _ => {}
             }
+            _ => {}
         }
     }
     stores
