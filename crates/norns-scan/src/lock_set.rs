@@ -26,6 +26,9 @@ pub struct Held {
     pub taken: Point,
 }
 
+/// A function that may release more locks than this may release any.
+const MOST_RELEASED: usize = 24;
+
 /// Sorted by lock.
 pub type LockSet = Vec<Held>;
 
@@ -44,8 +47,8 @@ struct Locking<'a, 'b, 'p> {
     code: &'a Code<'p>,
     symbols: &'b mut Symbols<'a, 'p>,
     places: FxHashMap<Symbol, Vec<Location>>,
-    /// What each instance may release, with all it calls.
-    released: Vec<Vec<Symbol>>,
+    /// What each instance may release, with all it calls; `None` if that can be any lock.
+    released: Vec<Option<Vec<Symbol>>>,
     /// Semaphores that begin at 1, which are used as locks.
     semaphores: FxHashSet<Location>,
 }
@@ -181,9 +184,15 @@ impl Problem for Locking<'_, '_, '_> {
         }
         let (entry, exit) = inside;
         let mut after = before.clone();
-        for lock in self.released[callee.index()].clone() {
-            let lock = self.symbols.in_caller(lock, callee, call);
-            self.release(&mut after, lock);
+        match self.released[callee.index()].clone() {
+            Some(released) if !after.is_empty() => {
+                for lock in released {
+                    let lock = self.symbols.in_caller(lock, callee, call);
+                    self.release(&mut after, lock);
+                }
+            }
+            Some(_) => {}
+            None => after.clear(),
         }
         for held in exit {
             if entry.iter().all(|old| old.lock != held.lock) {
@@ -350,23 +359,22 @@ impl Locking<'_, '_, '_> {
     /// What each instance may release, in its own terms, with all that it calls.
     fn find_released(&mut self) {
         let instances = &self.code.points_to.instances;
-        let mut all: Vec<Vec<Symbol>> = vec![Vec::new(); instances.len()];
+        let mut all: Vec<Option<Vec<Symbol>>> = vec![Some(Vec::new()); instances.len()];
         let mut queue = Vec::new();
-        for instance in instances.ids() {
-            for (_, instruction, _) in self.code.function(instance).listed() {
-                let point = Point {
-                    instance,
-                    instruction,
-                };
-                let Some((effects, arguments)) = self.code.external(point) else {
-                    continue;
-                };
-                for effect in effects {
-                    let effect = self.as_lock(point, *effect);
-                    if let (Effect::Unlock(argument), true) = (effect, !arguments.is_empty()) {
-                        let lock = self.lock(instance, arguments[argument]);
-                        all[instance.index()].push(lock);
-                        queue.push((instance, lock));
+        for point in self.code.points() {
+            let instance = point.instance;
+            let Some((effects, arguments)) = self.code.external(point) else {
+                continue;
+            };
+            for effect in effects {
+                let effect = self.as_lock(point, *effect);
+                if let (Effect::Unlock(argument), true) = (effect, !arguments.is_empty()) {
+                    let lock = self.lock(instance, arguments[argument]);
+                    if let Some(known) = &mut all[instance.index()]
+                        && !known.contains(&lock)
+                    {
+                        known.push(lock);
+                        queue.push((instance, Some(lock)));
                     }
                 }
             }
@@ -374,16 +382,27 @@ impl Locking<'_, '_, '_> {
         while let Some((instance, lock)) = queue.pop() {
             for &call in &instances.get(instance).callers {
                 let is_only = instances.only_caller(instance).is_some();
-                let outside = match is_only {
-                    true => lock,
-                    false => self.symbols.in_caller(lock, instance, call),
+                let Some(known) = &all[call.instance.index()] else {
+                    continue;
                 };
-                self.copy_places(lock, outside);
-                let known = &mut all[call.instance.index()];
-                // A path that grows with every turn of a recursion is cut off.
-                if !known.contains(&outside) && known.len() < 256 {
+                let outside = match lock {
+                    // Paths that grow with every turn of a recursion, or too many of them.
+                    _ if known.len() >= MOST_RELEASED => None,
+                    Some(lock) if !is_only => Some(self.symbols.in_caller(lock, instance, call)),
+                    other => other,
+                };
+                let (Some(known), Some(outside)) = (&mut all[call.instance.index()], outside)
+                else {
+                    all[call.instance.index()] = None;
+                    queue.push((call.instance, None));
+                    continue;
+                };
+                if !known.contains(&outside) {
                     known.push(outside);
-                    queue.push((call.instance, outside));
+                    queue.push((call.instance, Some(outside)));
+                }
+                if let Some(lock) = lock {
+                    self.copy_places(lock, outside);
                 }
             }
         }
@@ -423,27 +442,22 @@ impl LockSets {
 
     /// A semaphore is a lock only if it is posted by who has it.
     fn refuse_posts(&mut self, code: &Code, problem: &mut Locking) {
-        for instance in code.points_to.instances.ids() {
-            for (_, instruction, _) in code.function(instance).listed() {
-                let point = Point {
-                    instance,
-                    instruction,
-                };
-                let is_reached = self.before[instance.index()][instruction.index()].is_some();
-                let Some(([effect @ Effect::SemaphorePost(argument)], arguments)) =
-                    code.external(point)
-                else {
-                    continue;
-                };
-                if is_reached && problem.as_lock(point, *effect) != *effect {
-                    let lock = problem.lock(instance, arguments[*argument]);
-                    if self.before(point).iter().all(|held| held.lock != lock) {
-                        let places = problem.places.get(&lock).cloned().unwrap_or_default();
-                        let others = problem.places.iter();
-                        let same =
-                            others.filter(|(_, other)| other.iter().any(|at| places.contains(at)));
-                        self.refused.extend(same.map(|(&lock, _)| lock));
-                    }
+        for point in code.points() {
+            let instance = point.instance;
+            let is_reached = self.number_before(point).is_some();
+            let Some(([effect @ Effect::SemaphorePost(argument)], arguments)) =
+                code.external(point)
+            else {
+                continue;
+            };
+            if is_reached && problem.as_lock(point, *effect) != *effect {
+                let lock = problem.lock(instance, arguments[*argument]);
+                if self.before(point).iter().all(|held| held.lock != lock) {
+                    let places = problem.places.get(&lock).cloned().unwrap_or_default();
+                    let others = problem.places.iter();
+                    let same =
+                        others.filter(|(_, other)| other.iter().any(|at| places.contains(at)));
+                    self.refused.extend(same.map(|(&lock, _)| lock));
                 }
             }
         }
@@ -559,25 +573,20 @@ impl LockSets {
 fn binary_semaphores(code: &Code) -> FxHashSet<Location> {
     let mut binary = FxHashSet::default();
     let mut others = FxHashSet::default();
-    for instance in code.points_to.instances.ids() {
-        for (_, instruction, _) in code.function(instance).listed() {
-            let point = Point {
-                instance,
-                instruction,
-            };
-            let Some(([Effect::SemaphoreInit(_)], arguments)) = code.external(point) else {
-                continue;
-            };
-            let [semaphore, _, value] = arguments else {
-                continue;
-            };
-            let is_one = matches!(value, Operand::Constant(id) if constant_integer(code.program, *id) == Some(1));
-            let places = code.points_to.locations(instance, *semaphore);
-            if is_one {
-                binary.extend(places);
-            } else {
-                others.extend(places);
-            }
+    for point in code.points() {
+        let instance = point.instance;
+        let Some(([Effect::SemaphoreInit(_)], arguments)) = code.external(point) else {
+            continue;
+        };
+        let [semaphore, _, value] = arguments else {
+            continue;
+        };
+        let is_one = matches!(value, Operand::Constant(id) if constant_integer(code.program, *id) == Some(1));
+        let places = code.points_to.locations(instance, *semaphore);
+        if is_one {
+            binary.extend(places);
+        } else {
+            others.extend(places);
         }
     }
     binary.retain(|at| !others.contains(at));

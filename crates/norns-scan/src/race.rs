@@ -26,8 +26,9 @@ use crate::own::Own;
 use crate::parallel::Parallel;
 use crate::symbol::{Root, Symbol, Symbols};
 
-/// Pairs of classes of one object that are looked at; what is beyond is said.
+/// Pairs of classes that are looked at, of one object and of all; what is beyond is said.
 const MOST_PAIRS: usize = 2_000_000;
+const MOST_PAIRS_OF_ALL: usize = 20_000_000;
 
 pub struct Races<'a, 'b, 'p> {
     code: &'a Code<'p>,
@@ -75,6 +76,14 @@ struct Touch {
     class: usize,
 }
 
+/// The likeliest race of two places so far.
+struct Found {
+    rank: u32,
+    at: Location,
+    classes: (usize, usize),
+    threads: (ThreadId, ThreadId),
+}
+
 impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
     pub fn new(
         code: &'a Code<'p>,
@@ -103,11 +112,17 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
     }
 
     pub fn candidates(&mut self) -> Vec<Candidate> {
-        let mut found: BTreeMap<(u32, u32), Candidate> = BTreeMap::new();
-        for (object, touches) in self.touches() {
-            self.of_object(object, &touches, &mut found);
+        let mut found: BTreeMap<(u32, u32), Found> = BTreeMap::new();
+        let mut objects: Vec<(ObjectId, Vec<Touch>)> = self.touches().into_iter().collect();
+        // If not all pairs can be looked at, those of the objects with the most accesses are left out: they
+        // are mixtures of many concrete objects.
+        objects.sort_by_key(|(object, touches)| (touches.len(), *object));
+        let mut left = MOST_PAIRS_OF_ALL;
+        for (object, touches) in objects {
+            self.of_object(object, &touches, &mut left, &mut found);
         }
-        found.into_values().collect()
+        let found: Vec<Found> = found.into_values().collect();
+        found.iter().map(|found| self.candidate(found)).collect()
     }
 
     /// The accesses of all objects that can be raced for, sorted and each class once.
@@ -186,7 +201,8 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         &mut self,
         object: ObjectId,
         touches: &[Touch],
-        found: &mut BTreeMap<(u32, u32), Candidate>,
+        left: &mut usize,
+        found: &mut BTreeMap<(u32, u32), Found>,
     ) {
         let threads: FxHashSet<ThreadId> = touches
             .iter()
@@ -201,6 +217,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         if !is_shared || !acts.any(Act::writes) {
             return;
         }
+        let most = MOST_PAIRS.min(*left);
         let mut pairs = 0;
         for (at, first) in touches.iter().enumerate() {
             for second in &touches[at..] {
@@ -208,7 +225,8 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
                     break;
                 }
                 pairs += 1;
-                if pairs > MOST_PAIRS {
+                if pairs > most {
+                    *left -= most;
                     let whole = Location { object, offset: 0 };
                     self.cut_off.push(describe::location(self.code, whole));
                     return;
@@ -216,13 +234,14 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
                 self.pair(object, (first, second), found);
             }
         }
+        *left -= pairs;
     }
 
     fn pair(
         &mut self,
         object: ObjectId,
         (first, second): (&Touch, &Touch),
-        found: &mut BTreeMap<(u32, u32), Candidate>,
+        found: &mut BTreeMap<(u32, u32), Found>,
     ) {
         let (a, b) = (&self.classes[first.class], &self.classes[second.class]);
         if !a.access.act.conflicts(b.access.act) {
@@ -249,19 +268,31 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         if excluded {
             return;
         }
-        let (a, b) = (&self.classes[first.class], &self.classes[second.class]);
-        let mut places = vec![
-            self.place(&a.access, threads.0),
-            self.place(&b.access, threads.1),
-        ];
-        places.sort();
-        let new = Candidate {
-            kind: CandidateKind::DataRace,
+        let new = Found {
             rank,
-            object: describe::location(self.code, at),
-            places,
+            at,
+            classes: (first.class, second.class),
+            threads,
         };
         found.insert(key, new);
+    }
+
+    fn candidate(&self, found: &Found) -> Candidate {
+        let (a, b) = (
+            &self.classes[found.classes.0],
+            &self.classes[found.classes.1],
+        );
+        let mut places = vec![
+            self.place(&a.access, found.threads.0),
+            self.place(&b.access, found.threads.1),
+        ];
+        places.sort();
+        Candidate {
+            kind: CandidateKind::DataRace,
+            rank: found.rank,
+            object: describe::location(self.code, found.at),
+            places,
+        }
     }
 
     /// Two threads that may execute the two accesses at the same time.

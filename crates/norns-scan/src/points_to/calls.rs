@@ -1,6 +1,6 @@
 //! Calls: of functions with a body, through pointers, and of external functions by their effects.
 
-use norns_ir::{FunctionId, Operand};
+use norns_ir::{Callee, FunctionId, Kind, Operand, Type, TypeId};
 
 use super::solver::NodeId;
 use super::{Constraint, CopyMemory, PointsTo, Site, SiteKind};
@@ -134,6 +134,7 @@ impl PointsTo<'_> {
             return;
         }
         match kind {
+            SiteKind::Call if !self.fits(point, function) => {}
             SiteKind::Call => self.connect(point, function, &arguments, result, false),
             SiteKind::Create { handle, argument } => {
                 let created = self
@@ -167,6 +168,54 @@ impl PointsTo<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a call through a pointer can lead to a function: it passes as many arguments of the same kinds
+    /// as the function takes. A function without parameters may get any: C allows the cast, and programs use it.
+    fn fits(&self, point: Point, function: FunctionId) -> bool {
+        let caller = self
+            .program
+            .function(self.instances.get(point.instance).function);
+        let (Kind::Call {
+            callee, signature, ..
+        }
+        | Kind::Invoke {
+            callee, signature, ..
+        }) = &caller.instruction(point.instruction).kind
+        else {
+            return true;
+        };
+        let types = &self.program.types;
+        let taken = types.get(self.program.function(function).r#type);
+        let (
+            Callee::Indirect(_),
+            Type::Function {
+                parameters: passed,
+                is_variadic,
+                ..
+            },
+        ) = (callee, types.get(*signature))
+        else {
+            return true;
+        };
+        let Type::Function {
+            parameters: taken,
+            is_variadic: takes_more,
+            ..
+        } = taken
+        else {
+            return true;
+        };
+        let is_open = *is_variadic || *takes_more;
+        let sort = |r#type: &TypeId| match types.get(*r#type) {
+            Type::Pointer { .. } => 0,
+            Type::Integer(_) => 1,
+            Type::Float(_) => 2,
+            _ => 3,
+        };
+        let same = passed.iter().map(sort).zip(taken.iter().map(sort));
+        taken.is_empty()
+            || (is_open || passed.len() == taken.len()) && { same }.all(|(a, b)| a == b)
     }
 
     fn allocate(&mut self, point: Point, to: NodeId) {

@@ -40,6 +40,8 @@ impl PointsTo<'_> {
             }
             Constant::Function(function) => {
                 let object = self.objects.object(Origin::Function(*function), None);
+                let place = self.location_of(object);
+                self.solver.make_essential(place);
                 vec![(object, 0)]
             }
             Constant::Computed(instruction) => self.computed(instruction, depth - 1),

@@ -222,6 +222,9 @@ impl<'p> PointsTo<'p> {
     fn copy_memory(&mut self, copy: usize) -> bool {
         let CopyMemory { to, from } = self.memory_copies[copy];
         let (sources, targets) = (self.solver.set(from).to_vec(), self.solver.set(to).to_vec());
+        if sources.len() > WIDE || targets.len() > WIDE {
+            return false;
+        }
         let before = (self.objects.location_count(), self.solver.edge_count());
         for source in sources {
             let source = self.objects.location(source);

@@ -4,7 +4,7 @@
 use norns_ir::id;
 use rustc_hash::FxHashSet;
 
-use super::Constraint;
+use super::{Constraint, WIDE};
 use crate::object::LocationId;
 
 id! {
@@ -26,6 +26,8 @@ pub struct Solver {
     narrow: FxHashSet<NodeId>,
     /// Sorted.
     descriptors: Vec<LocationId>,
+    /// Places that even a set which is full takes, by number: functions, on which the call graph depends.
+    essential: Vec<bool>,
     queue: Vec<NodeId>,
     /// The part of the queue that is being worked on: sources of copies last.
     wave: Vec<NodeId>,
@@ -98,6 +100,20 @@ impl Solver {
         }
     }
 
+    /// Says that a place belongs into every set that it reaches.
+    pub fn make_essential(&mut self, location: LocationId) {
+        if self.essential.len() <= location.index() {
+            self.essential.resize(location.index() + 1, false);
+        }
+        self.essential[location.index()] = true;
+    }
+
+    /// Whether a set has so many places that nothing more is put into it: the work stays near linear in the
+    /// size of the program, and the accesses through such a pointer are counted as not analysed.
+    fn is_full(&self, node: NodeId) -> bool {
+        self.sets[node.index()].len() > WIDE
+    }
+
     fn add_all(&mut self, node: NodeId, locations: &[LocationId]) {
         let narrowed: Vec<LocationId>;
         let mut locations = locations;
@@ -110,6 +126,15 @@ impl Solver {
             locations = &narrowed;
         }
         let node = self.find(node);
+        let essential: Vec<LocationId>;
+        if self.is_full(node) {
+            let is_essential = |at: &&LocationId| self.essential.get(at.index()) == Some(&true);
+            essential = locations.iter().filter(is_essential).copied().collect();
+            if essential.is_empty() {
+                return;
+            }
+            locations = &essential;
+        }
         let set = &mut self.sets[node.index()];
         let new: Vec<LocationId> = match locations {
             [one] => match set.binary_search(one) {
