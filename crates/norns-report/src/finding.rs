@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use norns_model::NotAnalysed;
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::judged::Judged;
 use crate::kind::{Kind, Severity};
 
 /// The version of the JSON form.
@@ -36,12 +36,14 @@ macro_rules! named {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
                 let name = String::deserialize(deserializer)?;
                 let found = $type::ALL.into_iter().find(|one| one.name() == name);
-                let unknown = || D::Error::custom(format!(concat!("{:?} is not ", $what), name));
+                let unknown = || <D::Error as serde::de::Error>::custom(format!(concat!("{:?} is not ", $what), name));
                 found.ok_or_else(unknown)
             }
         }
     };
 }
+
+pub(crate) use named;
 
 /// Everything that one `check` or `predict` has to say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +57,9 @@ pub struct Findings {
     /// The recordings of a check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recordings: Option<Recordings>,
+    /// With `--scan`: the candidates of the scan beside what the runs say of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan: Option<Judged>,
 }
 
 /// How often a check recorded the program, and what that brought.
@@ -260,6 +265,9 @@ impl Findings {
             for step in finding.witness.iter_mut().flatten() {
                 make_relative(&mut step.file, folder);
             }
+        }
+        if let Some(scan) = &mut self.scan {
+            scan.relative_to(folder);
         }
     }
 }

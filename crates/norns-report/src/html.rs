@@ -5,6 +5,7 @@
 //! no script measures anything. An arrow goes down beside the lane that it comes from, across on
 //! the rule above the row that it goes to, and down into the mark: it never crosses a word.
 
+mod candidates;
 mod table;
 
 use std::fmt::Write;
@@ -12,6 +13,7 @@ use std::fmt::Write;
 use crate::describe::{Mark, base_name};
 use crate::escape::Markup;
 use crate::finding::Status;
+use crate::judged::Judged;
 use crate::sketch::{Edge, Operation, Panel, Row, Sketch, Step};
 use crate::terminal::by_object;
 
@@ -36,7 +38,8 @@ fn lane_width(sketch: &Sketch) -> usize {
     }
 }
 
-pub fn page(sketches: &[Sketch]) -> String {
+/// The page of these findings, with the candidates of a scan if there was one.
+pub fn page(sketches: &[Sketch], scan: Option<&Judged>) -> String {
     let mut html = Markup::default();
     html.raw("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.raw("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
@@ -59,6 +62,9 @@ pub fn page(sketches: &[Sketch]) -> String {
     }
     for sketch in groups.into_iter().flatten() {
         finding(&mut html, sketch);
+    }
+    if let Some(scan) = scan {
+        candidates::section(&mut html, scan);
     }
     html.raw("<script type=\"application/json\" id=\"report-data\">")
         .json(&sketches);

@@ -2,7 +2,7 @@
 //!
 //! `finding` is what an analysis hands over, `kind` what is said of each kind of finding, `sketch`
 //! what is shown of it, `build` the way from the one to the other. `object` says what a finding is
-//! about, `variants` which of them are one to a person. The others are one view each.
+//! about, `variants` which of them are one to a person, `judged` what runs say of the candidates of a scan. The others are one view each.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -13,6 +13,7 @@ mod expression;
 pub mod finding;
 pub mod fingerprint;
 pub mod html;
+pub mod judged;
 pub mod kind;
 pub mod not_analysed;
 pub mod object;
@@ -28,6 +29,7 @@ pub mod variants;
 
 pub use build::{Sources, bug_events, sketch, sketch_of_hang, sketch_of_places};
 pub use finding::{AccessKind, Finding, Findings, Place, Recordings, Status, Verdict, WitnessStep};
+pub use judged::{Judged, JudgedCandidate, Judgement, Reason};
 pub use kind::Kind;
 pub use predicted::{Predicted, Steps};
 pub use sketch::Sketch;

@@ -24,6 +24,11 @@ pub fn log(entries: &[Entry], version: &str) -> Value {
         })
         .collect();
     let results: Vec<Value> = entries.iter().map(result).collect();
+    envelope(&rules, &results, version)
+}
+
+/// A log with one run of this tool.
+pub(crate) fn envelope(rules: &[Value], results: &[Value], version: &str) -> Value {
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",

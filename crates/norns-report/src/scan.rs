@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use norns_scan::{CandidateKind, NotAnalysed, Place, Scan, SourcePlace};
+use norns_scan::{Candidate, CandidateKind, NotAnalysed, Place, Scan, SourcePlace};
 use serde_json::{Value, json};
 
 use crate::escape;
@@ -17,23 +17,26 @@ const FORMAT: u64 = 1;
 /// The candidates as JSON, in the order of their rank. Files under `folder` are named relative to it.
 #[must_use]
 pub fn json(scan: &Scan, folder: &Path) -> Value {
-    let candidates = (1..).zip(&scan.candidates).map(|(id, candidate)| {
-        let places: Vec<Value> = candidate
-            .places
-            .iter()
-            .map(|at| place(at, folder))
-            .collect();
-        json!({
-            "id": id,
-            "kind": candidate.kind.name(),
-            "rank": candidate.rank,
-            "object": candidate.object,
-            "places": places,
-        })
-    });
-    let candidates: Vec<Value> = candidates.collect();
+    let candidates = (1..).zip(&scan.candidates);
+    let candidates: Vec<Value> = candidates
+        .map(|(id, candidate)| candidate_json(id, candidate, folder))
+        .collect();
     let not_analysed: Vec<String> = scan.not_analysed.iter().map(not_analysed).collect();
     json!({"format": FORMAT, "candidates": candidates, "not_analysed": not_analysed})
+}
+
+/// One candidate as JSON.
+#[must_use]
+pub fn candidate_json(id: usize, candidate: &Candidate, folder: &Path) -> Value {
+    let places = candidate.places.iter();
+    let places: Vec<Value> = places.map(|at| place(at, folder)).collect();
+    json!({
+        "id": id,
+        "kind": candidate.kind.name(),
+        "rank": candidate.rank,
+        "object": candidate.object,
+        "places": places,
+    })
 }
 
 fn place(place: &Place, folder: &Path) -> Value {
@@ -65,7 +68,7 @@ fn relative(file: &str, folder: &Path) -> String {
 }
 
 /// One candidate in a line, for headings and SARIF.
-fn title(kind: &str, object: &str) -> String {
+pub(crate) fn title(kind: &str, object: &str) -> String {
     match kind {
         "data-race" => format!("possible data race on {object}"),
         "deadlock" => format!("possible deadlock on {object}"),
@@ -111,7 +114,7 @@ fn list(candidates: &Value) -> Vec<&Value> {
         .collect()
 }
 
-fn word(value: &Value) -> &str {
+pub(crate) fn word(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
@@ -159,6 +162,15 @@ fn way(place: &Value) -> String {
     parts.join(", ")
 }
 
+/// How many candidates there are, in words.
+pub(crate) fn summary_of(count: usize) -> String {
+    match count {
+        0 => "no candidates".to_owned(),
+        1 => "1 candidate".to_owned(),
+        count => format!("{count} candidates"),
+    }
+}
+
 fn summary(out: &mut String, candidates: &Value, list: &[&Value]) {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     for candidate in list {
@@ -168,13 +180,11 @@ fn summary(out: &mut String, candidates: &Value, list: &[&Value]) {
         .iter()
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
+    let (count, kinds) = (summary_of(list.len()), kinds.join(", "));
     let line = match list.len() {
-        0 => "no candidates".to_owned(),
-        1 => format!("1 candidate ({}); no run has shown it", kinds.join(", ")),
-        count => format!(
-            "{count} candidates ({}); no run has shown them",
-            kinds.join(", ")
-        ),
+        0 => count,
+        1 => format!("{count} ({kinds}); no run has shown it"),
+        _ => format!("{count} ({kinds}); no run has shown them"),
     };
     writeln!(out, "{line}").expect("a string takes all text");
     for what in candidates["not_analysed"].as_array().into_iter().flatten() {
@@ -183,7 +193,9 @@ fn summary(out: &mut String, candidates: &Value, list: &[&Value]) {
     }
 }
 
-fn not_analysed(what: &NotAnalysed) -> String {
+/// What a scan left out, in words.
+#[must_use]
+pub fn not_analysed(what: &NotAnalysed) -> String {
     match what {
         NotAnalysed::Function(name) => format!("{name}: it has no body here and no summary"),
         NotAnalysed::Assembler(1) => "inline assembler at 1 place".to_owned(),
@@ -204,14 +216,7 @@ pub fn sarif(candidates: &Value, version: &str) -> Value {
         .map(|kind| json!({"id": format!("scan/{}", kind.name()), "shortDescription": {"text": title(kind.name(), "an object")}}))
         .collect();
     let results: Vec<Value> = list(candidates).into_iter().map(sarif_result).collect();
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": {"driver": {"name": "norns", "version": version, "rules": rules}},
-            "results": results,
-        }],
-    })
+    crate::sarif::envelope(&rules, &results, version)
 }
 
 fn sarif_result(candidate: &Value) -> Value {

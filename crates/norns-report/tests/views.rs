@@ -235,6 +235,7 @@ fn the_list_has_a_line_a_finding_and_a_summary() {
             "3 files were not compiled by norns-cc".into(),
         )],
         recordings: None,
+        scan: None,
     };
     let list = list(&findings, Style::Plain) + &next(&findings);
     check("list.txt", &list);
@@ -256,13 +257,13 @@ fn sketches() -> Vec<Sketch> {
 
 #[test]
 fn both_findings_as_a_page() {
-    check("report.html", &norns_report::html::page(&sketches()));
+    check("report.html", &norns_report::html::page(&sketches(), None));
 }
 
 #[test]
 #[ignore = "starts Chromium: run by ./test --peers"]
 fn the_page_is_right_in_a_browser() {
-    let page = norns_report::html::page(&sketches());
+    let page = norns_report::html::page(&sketches(), None);
     assert_eq!(browser::problems("right", &page), Vec::<String>::new());
     // The probe can see what it looks for.
     let faint = page.replace("--dim:#5d6673", "--dim:#a0a0a0");
@@ -358,7 +359,7 @@ fn fifty_threads_and_ten_thousand_steps_stay_small() {
         },
     };
     let sketch = norns_report::sketch(&trace, &witness, &finding, &sources);
-    let page = norns_report::html::page(std::slice::from_ref(&sketch));
+    let page = norns_report::html::page(std::slice::from_ref(&sketch), None);
     assert!(page.len() < 500_000, "{} bytes", page.len());
     assert!(sketch.ran.rows.len() <= 30 && sketch.can.rows.len() <= 30);
 }
@@ -370,7 +371,7 @@ fn hostile_names_stay_text() {
     sketch.title = "</title><script>alert(1)</script>\x1b[2J".into();
     sketch.lanes[0].function = "\u{202e}<img src=x onerror=alert(1)>".into();
     sketch.operations[0].file = "\"><script>alert(1)</script>".into();
-    let page = norns_report::html::page(&[sketch.clone()]);
+    let page = norns_report::html::page(&[sketch.clone()], None);
     assert!(!page.contains("<script>alert") && !page.contains("<img"));
     assert!(!page.contains('\x1b') && !page.contains('\u{202e}'));
     let text = show(&sketch, Style::Plain);

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use norns_report::{Finding, Findings, Recordings, Verdict};
+use norns_report::{
+    Finding, Findings, Judged, JudgedCandidate, Judgement, Reason, Recordings, Verdict,
+};
 
 use crate::{inverted_locks, lost_update};
 
@@ -42,6 +44,7 @@ fn the_published_schema_describes_what_is_printed() {
         undecided: 0,
         not_analysed: vec![],
         recordings: Some(Recordings { new: vec![12, 0] }),
+        scan: Some(judged()),
     };
     let schema = include_str!("../../../../docs/schema/findings.json");
     let mut compiler = boon::Compiler::new();
@@ -54,6 +57,61 @@ fn the_published_schema_describes_what_is_printed() {
     schemas.validate(&printed, schema).unwrap();
     printed["findings"][0]["kind"] = "nonsense".into();
     assert!(schemas.validate(&printed, schema).is_err());
+}
+
+#[test]
+fn the_schema_of_scans_describes_what_is_printed() {
+    let scan = norns_scan::Scan {
+        candidates: vec![candidate()],
+        not_analysed: vec![norns_scan::NotAnalysed::NoMain],
+    };
+    let schema = include_str!("../../../../docs/schema/scan.json");
+    let mut compiler = boon::Compiler::new();
+    compiler
+        .add_resource("scan.json", serde_json::from_str(schema).unwrap())
+        .unwrap();
+    let mut schemas = boon::Schemas::new();
+    let schema = compiler.compile("scan.json", &mut schemas).unwrap();
+    let mut printed = norns_report::scan::json(&scan, Path::new(""));
+    schemas.validate(&printed, schema).unwrap();
+    printed["candidates"][0]["kind"] = "nonsense".into();
+    assert!(schemas.validate(&printed, schema).is_err());
+}
+
+fn candidate() -> norns_scan::Candidate {
+    let place = norns_scan::SourcePlace {
+        file: "bank.c".into(),
+        line: 6,
+        column: 5,
+        function: "deposit".into(),
+    };
+    let place = norns_scan::Place {
+        at: place.clone(),
+        access: "write",
+        held: vec!["m".into()],
+        chain: vec![place],
+        created: None,
+    };
+    norns_scan::Candidate {
+        kind: norns_scan::CandidateKind::DataRace,
+        rank: 70,
+        object: "balance".into(),
+        places: vec![place.clone(), place],
+    }
+}
+
+/// A candidate that a run has shown.
+fn judged() -> Judged {
+    Judged {
+        candidates: vec![JudgedCandidate {
+            judgement: Judgement::Confirmed,
+            reason: Reason::Shown,
+            finding: Some("abc".into()),
+            candidate: norns_report::scan::candidate_json(1, &candidate(), Path::new("")),
+        }],
+        not_analysed: vec!["mystery".into()],
+        unforeseen: Vec::new(),
+    }
 }
 
 #[test]
