@@ -9,10 +9,14 @@ use norns_predict::Engine;
 use norns_predict::happens_before::uses_after_free;
 use norns_replay::Ended;
 use norns_report::object::{self, Query};
-use norns_report::{Finding, Findings, Kind, Place, Predicted, Recordings, Status, Steps, Verdict};
+use norns_report::{
+    Finding, Findings, Kind, Place, Predicted, Reason, Recordings, Status, Steps, Verdict,
+};
 use norns_rules::{Limits, Property};
+use norns_scan::Scan;
 use norns_trace::Trace;
 
+use crate::candidates::Candidates;
 use crate::confirm::{Confirmation, Tried};
 use crate::coverage::Coverage;
 use crate::findings::Bugs;
@@ -34,6 +38,8 @@ pub struct Options {
     pub list_refuted: bool,
     /// The rules that the user's events must keep, and what one check of them may use.
     pub rules: Option<(Property, Limits)>,
+    /// Candidates of the same program, which are tried first, and judged in the end.
+    pub scan: Option<Scan>,
 }
 
 /// How many times the program is recorded.
@@ -127,13 +133,19 @@ pub fn check<P: Program>(
             undecided: 0,
             not_analysed,
             recordings: None,
+            scan: None,
         },
         tried: Bugs::default(),
         nameless: Vec::new(),
+        candidates: options.scan.as_ref().map(Candidates::new),
     };
     // What is left at the end is for the report.
     work.stage(19, 20, || check.runs(program))?;
-    Ok(check.all)
+    let judged = { check.candidates.as_ref() }.map(|candidates| candidates.judge(&check.all));
+    Ok(Findings {
+        scan: judged,
+        ..check.all
+    })
 }
 
 pub(crate) struct Check<'a, E> {
@@ -147,6 +159,7 @@ pub(crate) struct Check<'a, E> {
     tried: Bugs,
     /// Findings of this recording about memory without a name: their ids, and what to look up.
     nameless: Vec<(String, Query)>,
+    pub(crate) candidates: Option<Candidates<'a>>,
 }
 
 impl<E> Check<'_, E> {
@@ -177,6 +190,7 @@ impl<E> Check<'_, E> {
             }
             let new = coverage.add(&recorded.trace);
             new_in.push(new);
+            self.note_places(&recorded.trace);
             without_news = if new == 0 { without_news + 1 } else { 0 };
             if !while_new {
                 self.recording(program, run, recorded)?;
@@ -188,12 +202,39 @@ impl<E> Check<'_, E> {
                 self.recording(program, run, recorded)?;
             }
         }
+        if self.candidates.is_some() && !self.work.is_out_of_time() {
+            let run = u32::try_from(new_in.len()).unwrap_or(u32::MAX);
+            self.observer.progress(Progress::Recording {
+                number: run + 1,
+                of: run + 1,
+            });
+            let recorded = program.record_every_access(run)?;
+            if recorded.is_usable() {
+                new_in.push(coverage.add(&recorded.trace));
+                self.note_places(&recorded.trace);
+                self.recording(program, run, recorded)?;
+            }
+        }
         // The race may have been found in a later recording than the misuse.
         let found = self.all.findings.clone();
         { &mut self.all.findings }
             .retain(|finding| !is_about_an_end(finding.kind) || !is_part_of_race(&found, finding));
         self.all.recordings = Some(Recordings { new: new_in });
         Ok(())
+    }
+
+    /// Notes which places of candidates a recording has reached.
+    fn note_places(&mut self, trace: &Trace) {
+        if let Some(candidates) = &mut self.candidates {
+            candidates.add(trace);
+        }
+    }
+
+    /// Notes that a bug was left without a finding.
+    pub(crate) fn leave(&mut self, finding: &Finding, why: Reason) {
+        if let Some(candidates) = &mut self.candidates {
+            candidates.leave(finding, why);
+        }
     }
 
     /// Notes the first further recording of each sort that a signal has ended.
@@ -242,6 +283,13 @@ impl<E> Check<'_, E> {
         self.check_rules(run, &mut confirmation)?;
         let Open { again, may_wait } = self.add_races_of_the_run(run, &mut confirmation)?;
         let mut witnesses = self.predict(run, trace)?;
+        if let Some(candidates) = &self.candidates {
+            // Stable: the tiers stay apart, and candidates come first in each.
+            witnesses.sort_by_cached_key(|(witness, tier)| {
+                let bug = bare(trace).finding(witness);
+                (*tier == Tier::OtherReads, !candidates.foresees(&bug))
+            });
+        }
         if matches!(recorded.ended, Ended::Exited(_)) {
             let left = LeftWaiting::of(trace);
             witnesses.retain(|(witness, _)| !left.explains(trace, witness));
@@ -295,10 +343,7 @@ impl<E> Check<'_, E> {
         confirmation: &mut Confirmation<P>,
         witnesses: &[(Witness, Tier)],
     ) -> Result<(), E> {
-        let bare = Predicted {
-            steps: Steps::None,
-            ..predicted(confirmation.trace)
-        };
+        let bare = bare(confirmation.trace);
         let open = witnesses
             .iter()
             .map(|(witness, _)| witness)
@@ -349,8 +394,10 @@ impl<E> Check<'_, E> {
             let watched = confirmation.is_reliable && !confirmation.forked;
             if is_open && watched && is_refuted(&finding) {
                 refuted += 1;
+                self.leave(&finding, Reason::Replays);
             } else if is_open && *tier == Tier::OtherReads {
                 other_reads += 1;
+                self.leave(&finding, Reason::OtherReads);
             } else {
                 self.add(run, trace, finding, Evidence::Tried(&tried))?;
             }
@@ -487,6 +534,14 @@ pub(crate) fn predicted(trace: &Trace) -> Predicted<'_> {
         trace,
         steps: Steps::WithoutAccesses,
         lines: None,
+    }
+}
+
+/// Findings without the steps of their witnesses.
+pub(crate) fn bare(trace: &Trace) -> Predicted<'_> {
+    Predicted {
+        steps: Steps::None,
+        ..predicted(trace)
     }
 }
 

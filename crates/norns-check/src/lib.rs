@@ -8,6 +8,7 @@
 //! | `tiers` | prediction: first what keeps all known reads, then what other schedules allow |
 //! | `left_waiting` | waits that end with the process, as in the recorded run |
 //! | `recorded_run` | races that the recorded run itself had, which need no replay |
+//! | `candidates` | the candidates of a scan, and what recordings and findings say of each |
 //! | `coverage` | what the recordings have shown, and whether another one brings something new |
 //! | `rules` | orders of events that a rule of the user does not allow |
 //! | `confirm` | one predicted bug: which replays are tried until one settles it |
@@ -22,6 +23,7 @@
 //! from the model.
 #![forbid(unsafe_code)]
 
+mod candidates;
 pub mod check;
 mod confirm;
 mod coverage;

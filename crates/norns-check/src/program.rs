@@ -15,6 +15,9 @@ pub trait Program {
     /// Runs the program and records it; `run` counts the recordings of one check from 0.
     fn record(&mut self, run: u32) -> Result<Recorded, Self::Error>;
 
+    /// Records the program once more, with every access in the trace, also those that earlier ones cover.
+    fn record_every_access(&mut self, run: u32) -> Result<Recorded, Self::Error>;
+
     /// Whether there is time for another recording, as far as the last one tells, without taking
     /// much from the replays.
     fn has_time_for_another(&self) -> bool;

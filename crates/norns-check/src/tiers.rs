@@ -11,12 +11,13 @@
 
 use std::collections::BTreeSet;
 
-use norns_model::{Meaning, NotAnalysed, Witness};
+use norns_model::{Bug, Meaning, NotAnalysed, Witness};
 use norns_predict::{Options, Prediction, predict_keeping_reads, predict_within};
+use norns_report::Reason;
 use norns_report::kind::Group;
 use norns_trace::{EventIndex, PlaceId, Touch, Trace};
 
-use crate::check::{Check, Progress};
+use crate::check::{Check, Progress, bare};
 
 /// What the schedule of a prediction asks of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,7 @@ impl<E> Check<'_, E> {
             let predict = || predict_within(trace, &options, work);
             let found = work.stage(SHARE.0, SHARE.1, predict);
             self.all.undecided += found.undecided.len();
+            self.leave_undecided(trace, &found);
             self.all.not_analysed.extend(found.not_analysed);
             self.refuted_by_values(run, trace, &found.refuted)?;
             let all = [found.deadlocks, found.stuck, found.races].concat();
@@ -79,6 +81,8 @@ impl<E> Check<'_, E> {
             (same.deadlocks, same.stuck) = (found.deadlocks, found.stuck);
         }
         self.count_undecided(trace, &same, &any);
+        self.leave_undecided(trace, &same);
+        self.leave_undecided(trace, &any);
         let first = [same.deadlocks, same.stuck, same.races].concat();
         let known: BTreeSet<_> = first
             .iter()
@@ -89,6 +93,26 @@ impl<E> Check<'_, E> {
         let second: Vec<_> = second.map(|witness| (witness, Tier::OtherReads)).collect();
         let first = first.into_iter().map(|witness| (witness, Tier::SameReads));
         first.chain(second).collect()
+    }
+
+    /// Notes the candidates of a scan that were not decided.
+    fn leave_undecided(&mut self, trace: &Trace, found: &Prediction) {
+        if self.candidates.is_none() {
+            return;
+        }
+        for events in &found.undecided {
+            let bug = match events.as_slice() {
+                &[first, second] if Touch::of(trace.events[first.index()].op).is_some() => {
+                    Bug::Race { first, second }
+                }
+                blocked => Bug::LockDeadlock {
+                    blocked: blocked.to_vec(),
+                },
+            };
+            let schedule = Vec::new();
+            let finding = bare(trace).finding(&Witness { bug, schedule });
+            self.leave(&finding, Reason::Budget);
+        }
     }
 
     /// Counts what was not decided. Of two accesses that the second tier leaves undecided, the first

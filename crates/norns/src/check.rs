@@ -90,6 +90,11 @@ pub struct Arguments {
     /// A file with the rules that the events must keep: CSPM, or simple words
     #[arg(long, value_name = "FILE")]
     property: Option<PathBuf>,
+    /// Also read the code, as norns scan does: what it suspects is tried first, and the end says of each
+    /// candidate whether a run confirmed it, refuted it or never came there. A program after -- must have
+    /// been built with NORNS_BITCODE=1
+    #[arg(long)]
+    scan: bool,
     /// Also list predictions that were refuted
     #[arg(long)]
     all: bool,
@@ -157,6 +162,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
                 eprintln!("recorded {times} times: {last}");
             }
             print!("{}", terminal::list(&findings, show::style()));
+            if let Some(scan) = &findings.scan {
+                print!("{}", scan.text());
+            }
             print!("{}", terminal::next(&findings));
         }
     }
@@ -243,6 +251,7 @@ fn check(
             .collect(),
         list_refuted: arguments.all,
         rules: rules.for_check(arguments.budget),
+        scan: scan(arguments, program)?,
     };
     let mut findings = norns_check::check(
         &mut Checked::new(arguments, run, program, deadline.clone()),
@@ -256,6 +265,20 @@ fn check(
     Ok(findings)
 }
 
+/// What the code of the program suggests, if that is asked for.
+fn scan(arguments: &Arguments, program: &Program) -> Result<Option<norns_scan::Scan>> {
+    if !arguments.scan {
+        return Ok(None);
+    }
+    let _stage = Stage::begin("scanning");
+    let file = [PathBuf::from(&program.command[0])];
+    let files = match arguments.sources.as_slice() {
+        [] => &file[..],
+        sources => sources,
+    };
+    Ok(Some(crate::scan::scan(files, &arguments.flags)?))
+}
+
 /// Gives the findings their ids, renames the files that were kept under the old ones, applies the
 /// suppressions, and puts variants together.
 fn finish(arguments: &Arguments, run: &Run, all: &mut Findings) -> Result<()> {
@@ -265,6 +288,9 @@ fn finish(arguments: &Arguments, run: &Run, all: &mut Findings) -> Result<()> {
     let long: Vec<String> = all.findings.iter().map(|f| f.id.clone()).collect();
     fingerprint::name_findings(&mut all.findings, &sources);
     for (finding, long) in all.findings.iter().zip(long) {
+        if let Some(scan) = &mut all.scan {
+            scan.rename(&long, &finding.id);
+        }
         for view in ["sketch.json", "witness.json"] {
             let old = run.path(&format!("{long}.{view}"));
             if old.exists() {

@@ -69,6 +69,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         undecided: 0,
         not_analysed: Vec::new(),
         recordings: None,
+        scan: None,
     };
     if !build::is_instrumented(&file) {
         all.not_analysed.push(NotAnalysed::Accesses {

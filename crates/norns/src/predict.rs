@@ -329,6 +329,7 @@ fn findings(
         undecided: prediction.race_counts.undecided + prediction.deadlock_counts.undecided,
         not_analysed,
         recordings: None,
+        scan: None,
     }
 }
 

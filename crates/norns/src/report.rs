@@ -48,6 +48,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             let (run, finding) = Run::with_finding(id, arguments.scope)?;
             let findings = Findings {
                 findings: vec![finding],
+                scan: None,
                 ..run.findings()?
             };
             (run, findings)
@@ -93,7 +94,7 @@ fn render(run: &Run, findings: &Findings, format: Format) -> Result<String> {
     };
     let about = run.about()?;
     Ok(match format {
-        Format::Html => html::page(&sketches()?),
+        Format::Html => html::page(&sketches()?, findings.scan.as_ref()),
         Format::Json => serde_json::to_string_pretty(findings)? + "\n",
         Format::Junit => ci::junit(findings, &about.command.join(" ")),
         Format::Github => ci::github(findings),

@@ -78,10 +78,15 @@ fn saved_or_scanned(path: &PathBuf, flags: &[OsString]) -> Result<Value> {
     scanned(std::slice::from_ref(path), flags)
 }
 
-fn scanned(sources: &[PathBuf], flags: &[OsString]) -> Result<Value> {
+/// Scans the program of these files.
+pub fn scan(sources: &[PathBuf], flags: &[OsString]) -> Result<norns_scan::Scan> {
     let mut program = read(sources, flags)?;
     program.promote_locals();
-    let scan = norns_scan::scan(&program);
+    Ok(norns_scan::scan(&program))
+}
+
+fn scanned(sources: &[PathBuf], flags: &[OsString]) -> Result<Value> {
+    let scan = scan(sources, flags)?;
     let folder = std::env::current_dir().unwrap_or_default();
     Ok(view::json(&scan, &folder))
 }

@@ -80,6 +80,7 @@ impl Case {
             kinds: BTreeSet::from(Kind::ALL),
             list_refuted: ask.list_refuted,
             rules: None,
+            scan: None,
         };
         let clock = move || match replays.get() < ask.most_replays {
             true => Duration::MAX,

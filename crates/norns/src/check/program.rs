@@ -82,63 +82,8 @@ impl<'a> Checked<'a> {
         }
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
-            time: Duration::from_secs(self.arguments.time_limit),
-            memory: self.arguments.memory_limit << 20,
-            events: self
-                .arguments
-                .budget
-                .max(1)
-                .saturating_mul(EVENTS_PER_SECOND),
-        }
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.run.path("replays")
-    }
-
-    fn replayer<'b>(&'b self, trace: &'b Trace) -> Replayer<'b> {
-        let limits = self.limits();
-        // A replay serialises the program's synchronisation and watches every access.
-        let usual = self.recording_took * 20 + Duration::from_secs(5);
-        Replayer {
-            program: self.program,
-            trace,
-            folder: self.folder(),
-            limits: Limits {
-                time: limits.time.min(usual).min(self.deadline.left()),
-                ..limits
-            },
-            pace: Some(self.recording_took),
-            files: inputs::private_files(self.run),
-            inputs: self.inputs.clone(),
-        }
-    }
-}
-
-/// The trace of a recording, in the folder of the run.
-pub fn trace_name(run: u32) -> String {
-    match run {
-        0 => "trace.norns".into(),
-        run => format!("trace-{run}.norns"),
-    }
-}
-
-impl norns_check::Program for Checked<'_> {
-    type Error = anyhow::Error;
-
-    fn record(&mut self, run: u32) -> Result<Recorded> {
-        // The first recording is the natural one, unless the user wants another.
-        let seed = self.arguments.seed.unwrap_or(1).wrapping_add(run.into());
+    fn record_as(&mut self, run: u32, how: How) -> Result<Recorded> {
         let chosen_by_user = self.arguments.runs.is_some();
-        let how = match run {
-            _ if self.arguments.values => How::WithValues { seed },
-            0 if self.arguments.seed.is_none() => How::Naturally,
-            1 | 4 if !chosen_by_user => How::Impatiently,
-            3 if !chosen_by_user => How::WithValues { seed },
-            _ => How::Delayed { seed },
-        };
         let mut limits = self.limits();
         if run > 0 {
             limits.time = limits.time.min(self.deadline.left());
@@ -209,6 +154,71 @@ impl norns_check::Program for Checked<'_> {
             last_lines: gaps::last_lines(&output, printed_before),
             not_analysed,
         })
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            time: Duration::from_secs(self.arguments.time_limit),
+            memory: self.arguments.memory_limit << 20,
+            events: self
+                .arguments
+                .budget
+                .max(1)
+                .saturating_mul(EVENTS_PER_SECOND),
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.run.path("replays")
+    }
+
+    fn replayer<'b>(&'b self, trace: &'b Trace) -> Replayer<'b> {
+        let limits = self.limits();
+        // A replay serialises the program's synchronisation and watches every access.
+        let usual = self.recording_took * 20 + Duration::from_secs(5);
+        Replayer {
+            program: self.program,
+            trace,
+            folder: self.folder(),
+            limits: Limits {
+                time: limits.time.min(usual).min(self.deadline.left()),
+                ..limits
+            },
+            pace: Some(self.recording_took),
+            files: inputs::private_files(self.run),
+            inputs: self.inputs.clone(),
+        }
+    }
+}
+
+/// The trace of a recording, in the folder of the run.
+pub fn trace_name(run: u32) -> String {
+    match run {
+        0 => "trace.norns".into(),
+        run => format!("trace-{run}.norns"),
+    }
+}
+
+impl norns_check::Program for Checked<'_> {
+    type Error = anyhow::Error;
+
+    fn record_every_access(&mut self, run: u32) -> Result<Recorded> {
+        let seed = self.arguments.seed.unwrap_or(1).wrapping_add(run.into());
+        self.record_as(run, How::WithValues { seed })
+    }
+
+    fn record(&mut self, run: u32) -> Result<Recorded> {
+        // The first recording is the natural one, unless the user wants another.
+        let seed = self.arguments.seed.unwrap_or(1).wrapping_add(run.into());
+        let chosen_by_user = self.arguments.runs.is_some();
+        let how = match run {
+            _ if self.arguments.values => How::WithValues { seed },
+            0 if self.arguments.seed.is_none() => How::Naturally,
+            1 | 4 if !chosen_by_user => How::Impatiently,
+            3 if !chosen_by_user => How::WithValues { seed },
+            _ => How::Delayed { seed },
+        };
+        self.record_as(run, how)
     }
 
     /// A further recording with all that follows from it takes about as long as the last one did.

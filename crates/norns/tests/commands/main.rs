@@ -13,6 +13,7 @@ mod order;
 mod record;
 mod rules;
 mod runs;
+mod scan;
 mod tools;
 mod trace;
 mod unseen;
