@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use norns_model::NotAnalysed;
 use norns_report::describe::is_of_the_system;
 use norns_report::kind::Group;
 use norns_report::{Finding, Findings, Judged, JudgedCandidate, Place, Reason, Status, scan};
@@ -81,7 +82,10 @@ pub(crate) struct Candidates<'a> {
     shown: Vec<Vec<Line>>,
     /// The numbers of the candidates that are shown at each line; the file without its folder.
     by_shown: FxHashMap<Line, Vec<usize>>,
+    /// How near the recordings came to each candidate that went through prediction and replays.
     nearest: Vec<Nearness>,
+    /// The same of all recordings.
+    nearest_of_all: Vec<Nearness>,
     /// What the engines and replays could not settle, or settled without a finding.
     left: FxHashMap<usize, Reason>,
 }
@@ -96,6 +100,7 @@ impl<'a> Candidates<'a> {
             shown: Vec::new(),
             by_shown: FxHashMap::default(),
             nearest: vec![Nearness::NoPlace; scan.candidates.len()],
+            nearest_of_all: vec![Nearness::NoPlace; scan.candidates.len()],
             left: FxHashMap::default(),
         };
         let mut numbers: FxHashMap<Spot, usize> = FxHashMap::default();
@@ -130,13 +135,17 @@ impl<'a> Candidates<'a> {
         new
     }
 
-    /// Adds a recording.
-    pub(crate) fn add(&mut self, trace: &Trace) {
+    /// Adds a recording, and whether it is analysed further.
+    pub(crate) fn add(&mut self, trace: &Trace, is_analysed: bool) {
         let visits = self.visits(trace);
         for (candidate, spots) in self.of.iter().enumerate() {
             let is_race = self.scan.candidates[candidate].kind == CandidateKind::DataRace;
             let near = nearness(spots.iter().map(|&spot| &visits[spot]), is_race);
-            self.nearest[candidate] = self.nearest[candidate].max(near);
+            let nearest = &mut self.nearest_of_all[candidate];
+            *nearest = near.max(*nearest);
+            if is_analysed {
+                self.nearest[candidate] = self.nearest[candidate].max(near);
+            }
         }
     }
 
@@ -220,8 +229,8 @@ impl<'a> Candidates<'a> {
 
     /// What is known of every candidate in the end.
     pub(crate) fn judge(&self, findings: &Findings) -> Judged {
-        let mut reasons: Vec<(Reason, Option<&str>)> = { self.nearest.iter().enumerate() }
-            .map(|(at, &near)| (self.reason(at, near), None))
+        let mut reasons: Vec<(Reason, Option<&str>)> = { 0..self.of.len() }
+            .map(|at| (self.reason(at, findings), None))
             .collect();
         let mut unforeseen = Vec::new();
         for finding in findings.with_variants() {
@@ -266,22 +275,48 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    fn reason(&self, at: usize, near: Nearness) -> Reason {
-        match near {
+    /// What is said of a candidate that no finding shows.
+    fn reason(&self, at: usize, findings: &Findings) -> Reason {
+        let kind = self.scan.candidates[at].kind;
+        let mut gaps = findings.not_analysed.iter();
+        let is_unseen = gaps.any(|gap| matches!(gap, NotAnalysed::Accesses { .. }));
+        let is_settled = !findings.not_analysed.iter().any(ends_prediction);
+        match self.nearest_of_all[at] {
+            Nearness::NoPlace | Nearness::OnePlace
+                if kind == CandidateKind::DataRace && is_unseen =>
+            {
+                Reason::NotSeen
+            }
             Nearness::NoPlace => Reason::NoPlace,
             Nearness::OnePlace => Reason::OnePlace,
-            _ if !matches!(
-                self.scan.candidates[at].kind,
-                CandidateKind::DataRace | CandidateKind::Deadlock
-            ) =>
-            {
+            _ if !matches!(kind, CandidateKind::DataRace | CandidateKind::Deadlock) => {
                 Reason::Reached
             }
             Nearness::OneThread => Reason::OneThread,
             Nearness::OtherMemory => Reason::OtherMemory,
-            Nearness::SameMemory => self.left.get(&at).copied().unwrap_or(Reason::Ordered),
+            Nearness::SameMemory => match self.left.get(&at) {
+                Some(&left) => left,
+                None if self.nearest[at] == Nearness::SameMemory && is_settled => Reason::Ordered,
+                None => Reason::Budget,
+            },
         }
     }
+}
+
+/// Whether predictions of a recording are not complete, so that a bug without a finding proves nothing.
+fn ends_prediction(reason: &NotAnalysed) -> bool {
+    matches!(
+        reason,
+        NotAnalysed::OutOfBudget { .. }
+            | NotAnalysed::Object { .. }
+            | NotAnalysed::RecordedOrder(_)
+            | NotAnalysed::Pairs { .. }
+            | NotAnalysed::Locations { .. }
+            | NotAnalysed::Unlisted { .. }
+            | NotAnalysed::LockCycles
+            | NotAnalysed::EndlessWaits
+            | NotAnalysed::RefusedWitnesses { .. }
+    )
 }
 
 fn does(kind: CandidateKind, access: &str) -> Does {

@@ -190,8 +190,9 @@ impl<E> Check<'_, E> {
             }
             let new = coverage.add(&recorded.trace);
             new_in.push(new);
-            self.note_places(&recorded.trace);
             without_news = if new == 0 { without_news + 1 } else { 0 };
+            let is_analysed = !while_new || run == 0 || new > 0 && recorded.is_usable();
+            self.note_places(&recorded.trace, is_analysed);
             if !while_new {
                 self.recording(program, run, recorded)?;
             } else if run == 0 {
@@ -209,9 +210,9 @@ impl<E> Check<'_, E> {
                 of: run + 1,
             });
             let recorded = program.record_every_access(run)?;
+            new_in.push(coverage.add(&recorded.trace));
+            self.note_places(&recorded.trace, recorded.is_usable());
             if recorded.is_usable() {
-                new_in.push(coverage.add(&recorded.trace));
-                self.note_places(&recorded.trace);
                 self.recording(program, run, recorded)?;
             }
         }
@@ -224,9 +225,9 @@ impl<E> Check<'_, E> {
     }
 
     /// Notes which places of candidates a recording has reached.
-    fn note_places(&mut self, trace: &Trace) {
+    fn note_places(&mut self, trace: &Trace, is_analysed: bool) {
         if let Some(candidates) = &mut self.candidates {
-            candidates.add(trace);
+            candidates.add(trace, is_analysed);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The candidates of a scan beside what the runs of a check say of each: `norns check --scan`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -63,6 +63,8 @@ pub enum Reason {
     Budget,
     /// Only schedules in which a read sees another write could show it, and no run has.
     OtherReads,
+    /// The program's accesses are not recorded.
+    NotSeen,
     /// All of its places were reached. What else it takes is not something that a run can show.
     Reached,
     NoPlace,
@@ -82,6 +84,7 @@ named! { Reason "a reason":
     Predicted = "predicted",
     Budget = "budget",
     OtherReads = "other-reads",
+    NotSeen = "not-seen",
     Reached = "reached",
     NoPlace = "no-place",
     OnePlace = "one-place",
@@ -97,7 +100,7 @@ impl Reason {
     pub fn judgement(self) -> Judgement {
         match self {
             Self::Shown => Judgement::Confirmed,
-            Self::Predicted | Self::Budget | Self::OtherReads | Self::Reached => {
+            Self::Predicted | Self::Budget | Self::OtherReads | Self::NotSeen | Self::Reached => {
                 Judgement::Undecided
             }
             Self::NoPlace | Self::OnePlace => Judgement::NotReached,
@@ -117,6 +120,7 @@ impl Reason {
             Self::Predicted => "a schedule shows it, no run has",
             Self::Budget => "the budget ended before it was decided",
             Self::OtherReads => "it takes a read that sees another value, and no run has shown it",
+            Self::NotSeen => "the accesses of the program are not recorded",
             Self::Reached => "its places were reached, and nothing was seen",
             Self::NoPlace => "no run came there",
             Self::OnePlace => "runs came to one of its places only",
@@ -131,6 +135,24 @@ impl Reason {
 
 /// How many candidates that no run reached are listed.
 const MOST_LISTED: usize = 20;
+
+impl JudgedCandidate {
+    /// In one line, for a list of candidates.
+    fn line(&self) -> String {
+        let places = self.candidate["places"].as_array().into_iter().flatten();
+        let places: Vec<String> = places
+            .map(|at| {
+                let (file, function) = (word(&at["file"]), word(&at["function"]));
+                format!("{file}:{} in {function}", at["line"])
+            })
+            .collect();
+        let title = title(
+            word(&self.candidate["kind"]),
+            word(&self.candidate["object"]),
+        );
+        format!("{title}: {} ({})", places.join(" ↔ "), self.reason.words())
+    }
+}
 
 impl Judged {
     /// Writes the paths of files below `folder` relative to it.
@@ -204,31 +226,15 @@ impl Judged {
                 "  {confirmed:>9}  {undecided:>9}  {not_reached:>11}  {refuted:>7}  {file}"
             ));
         }
-        let left: Vec<&JudgedCandidate> = self.not_reached().collect();
+        let mut left: Vec<String> = self.not_reached().map(JudgedCandidate::line).collect();
+        // The read and the write of one line are two candidates.
+        let mut seen = BTreeSet::new();
+        left.retain(|line| seen.insert(line.clone()));
         if !left.is_empty() {
             put("not reached by any run, to be tested next:");
         }
-        for judged in left.iter().take(MOST_LISTED) {
-            let places = judged.candidate["places"].as_array().into_iter().flatten();
-            let places: Vec<String> = places
-                .map(|at| {
-                    format!(
-                        "{}:{} in {}",
-                        word(&at["file"]),
-                        at["line"],
-                        word(&at["function"])
-                    )
-                })
-                .collect();
-            let title = title(
-                word(&judged.candidate["kind"]),
-                word(&judged.candidate["object"]),
-            );
-            put(&format!(
-                "  {title}: {} ({})",
-                places.join(" ↔ "),
-                judged.reason.words()
-            ));
+        for line in left.iter().take(MOST_LISTED) {
+            put(&format!("  {line}"));
         }
         if left.len() > MOST_LISTED {
             put(&format!(

@@ -7,6 +7,7 @@ use crate::instance::{InstanceId, Point, ThreadId};
 use crate::object::Origin;
 use crate::parallel::Alive;
 use crate::symbol::{Root, Symbol};
+use crate::threads::Threads;
 
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
@@ -46,8 +47,13 @@ impl Alive<'_, '_, '_> {
     }
 
     /// The thread that has ended after a join, with what it has itself joined.
-    pub(crate) fn joined(&mut self, point: Point) -> Vec<ThreadId> {
-        let &[thread] = self.named(point).as_slice() else {
+    ///
+    /// A variable can hold the names of several threads one after the other: only those that may be alive can
+    /// be joined here.
+    pub(crate) fn joined(&mut self, point: Point, alive: &Threads) -> Vec<ThreadId> {
+        let mut named = self.named(point);
+        named.retain(|&thread| alive.contains(thread));
+        let &[thread] = named.as_slice() else {
             return Vec::new();
         };
         let created = &self.code.points_to.instances.thread(thread).created;

@@ -71,7 +71,7 @@ impl Problem for Alive<'_, '_, '_> {
             state.insert(thread);
             state.extend(&self.descendants[thread.index()].clone());
         }
-        for thread in self.joined(point) {
+        for thread in self.joined(point, state) {
             self.end(thread, state);
         }
     }

@@ -22,7 +22,9 @@ use clap::ValueEnum;
 use norns_check::Runs;
 use norns_model::NotAnalysed;
 use norns_replay::Program;
+use norns_report::kind::Group;
 use norns_report::{Findings, Kind, fingerprint, suppression, terminal, variants};
+use norns_scan::CandidateKind;
 
 use crate::baseline::{self, Counting};
 use crate::deadline::Deadline;
@@ -276,7 +278,16 @@ fn scan(arguments: &Arguments, program: &Program) -> Result<Option<norns_scan::S
         [] => &file[..],
         sources => sources,
     };
-    Ok(Some(crate::scan::scan(files, &arguments.flags)?))
+    let mut scan = crate::scan::scan(files, &arguments.flags)?;
+    let is_asked = |group| {
+        let mut kinds = Kind::ALL.into_iter();
+        kinds.any(|kind| kind.group() == group && arguments.kinds.contains(kind))
+    };
+    scan.candidates.retain(|candidate| match candidate.kind {
+        CandidateKind::DataRace => is_asked(Group::Race),
+        _ => is_asked(Group::Deadlock),
+    });
+    Ok(Some(scan))
 }
 
 /// Gives the findings their ids, renames the files that were kept under the old ones, applies the

@@ -18,9 +18,8 @@ static void charge(void) {
     fee = fee + 1;
 }
 static void *deposit(void *arg) {
-    int *total = arg;
     balance = balance + 10;
-    *total = 1;
+    totals[(long)arg ^ wanted] = 1;
     if (wanted)
         charge();
     return 0;
@@ -28,8 +27,8 @@ static void *deposit(void *arg) {
 int main(int count, char **words) {
     pthread_t a, b;
     wanted = count > 1;
-    pthread_create(&a, 0, deposit, &totals[0]);
-    pthread_create(&b, 0, deposit, &totals[1]);
+    pthread_create(&a, 0, deposit, (void *)0);
+    pthread_create(&b, 0, deposit, (void *)1);
     pthread_join(a, 0);
     pthread_join(b, 0);
     return 0;
