@@ -250,8 +250,7 @@ impl<'a> Candidates<'a> {
                     reasons[at] = (reason, Some(&finding.id));
                 }
             }
-            let is_asked = matches!(finding.kind.group(), Group::Race | Group::Deadlock);
-            if !is_foreseen && is_asked && finding.status == Status::Confirmed {
+            if !is_foreseen && is_asked(finding) && finding.status == Status::Confirmed {
                 unforeseen.push(finding.id.clone());
             }
         }
@@ -381,6 +380,14 @@ fn meet(a: &[Visit], b: &[Visit]) -> bool {
         }
     }
     false
+}
+
+/// Whether a scan should have found this: a race or deadlock of several threads.
+fn is_asked(finding: &Finding) -> bool {
+    let mut places = finding.places.iter();
+    let first = places.next().map(|place| &place.thread);
+    matches!(finding.kind.group(), Group::Race | Group::Deadlock)
+        && places.any(|place| Some(&place.thread) != first)
 }
 
 /// Whether a finding is of the kind of a candidate.

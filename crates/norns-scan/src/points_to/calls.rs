@@ -208,7 +208,7 @@ impl PointsTo<'_> {
         };
         let is_open = *is_variadic || *takes_more;
         let sort = |r#type: &TypeId| match types.get(*r#type) {
-            Type::Pointer { .. } => 0,
+            Type::Pointer => 0,
             Type::Integer(_) => 1,
             Type::Float(_) => 2,
             _ => 3,
