@@ -287,6 +287,9 @@ impl Resolver {
         {
             return error;
         }
+        if what != "module" && self.modules.contains_key(&name) {
+            return error.help(format!("`{text}` is a module here"));
+        }
         if self.timed_builtins.contains_key(&name) {
             return error.help(format!(
                 "`{text}` exists only inside a timed section, `Timed {{ … }}`"

@@ -103,7 +103,7 @@ impl Resolver {
         }
         for &(decl, _) in decls {
             if let Decl::Annotation(names, scheme) = self.ast.decl(decl).clone() {
-                for (name, span) in names {
+                for &(name, span) in &names {
                     let Some(&(_, def)) = seen.get(&name) else {
                         return Err(Diagnostic::new(
                             Stage::Names,
@@ -115,6 +115,26 @@ impl Resolver {
                         )
                         .help("an annotation stands in the same scope as the definition"));
                     };
+                    if let DefKind::Channel(channels) = self.defs[def.0 as usize].kind
+                        && let Decl::Channel(declared, _) = self.ast.decl(channels)
+                        && let Some(other) = declared
+                            .iter()
+                            .find(|channel| names.iter().all(|name| name.0 != channel.0))
+                    {
+                        let other = self.ast.name(other.0);
+                        return Err(Diagnostic::new(
+                            Stage::Names,
+                            span,
+                            format!(
+                                "`{}` is declared together with `{other}`, which this annotation \
+                                 does not name",
+                                self.ast.name(name)
+                            ),
+                        )
+                        .help(
+                            "annotate all channels of a declaration at once, or declare them apart",
+                        ));
+                    }
                     if self.annotations.insert(def, decl).is_some() {
                         return Err(Diagnostic::new(
                             Stage::Names,

@@ -342,7 +342,11 @@ impl Resolver {
         self.undo.push(Undo::Name(name, old));
     }
 
+    /// A module hides a definition of the same name in a scope around it.
     fn bind_module(&mut self, name: Symbol, info: ModuleInfo) {
+        if let Some(hidden) = self.scope.remove(&name) {
+            self.undo.push(Undo::Name(name, Some(hidden)));
+        }
         let old = self.modules.insert(name, info);
         self.undo.push(Undo::Module(name, old));
     }

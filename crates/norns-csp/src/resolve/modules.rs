@@ -43,7 +43,10 @@ impl Resolver {
         let mut home = Home::default();
         for undo in &self.undo[start..] {
             match undo {
-                Undo::Name(name, _) => home.names.push((*name, self.scope[name])),
+                // A name that a module hides is not bound again.
+                Undo::Name(name, _) => home
+                    .names
+                    .extend(self.scope.get(name).map(|&def| (*name, def))),
                 Undo::Module(name, _) => home.modules.push((*name, self.modules[name].clone())),
             }
         }

@@ -408,7 +408,7 @@ impl Checker<'_> {
         let result = self.types.unify(right, left);
         self.types.symmetric = outer;
         result.map_err(|why| self.mismatch(span, left, right, why))?;
-        Ok(())
+        self.check_split(pat, right)
     }
 
     /// The element type of a type expression: a set, or a tuple or dot of such.

@@ -3,6 +3,7 @@
 use super::decls::Checker;
 use super::infer::Result;
 use super::ty::{Constraint, Ty, TyId, Types};
+use crate::diagnostic::{Diagnostic, Stage};
 use crate::syntax::ast::*;
 
 impl Checker<'_> {
@@ -80,5 +81,28 @@ impl Checker<'_> {
     pub(super) fn expect_pat(&mut self, id: PatId, expected: TyId) -> Result<TyId> {
         let found = self.pat(id)?;
         self.unify_at(self.ast.pat_span(id), expected, found)
+    }
+
+    /// A dotted pattern that does not begin with a channel or constructor takes apart dots only:
+    /// where a complete event or datatype value would be split depends on what it is.
+    pub(super) fn check_split(&mut self, pat: PatId, ty: TyId) -> Result<()> {
+        let Pat::Dot(parts) = self.ast.pat(pat) else {
+            return Ok(());
+        };
+        let known = self
+            .resolved
+            .pat(parts[0])
+            .is_some_and(|def| self.resolved.is_constructor(def));
+        let whole = matches!(self.types.head_ty(ty), Ty::Event | Ty::Datatype(_));
+        if known || !whole || !matches!(self.ast.pat(parts[0]), Pat::Var(_)) {
+            return Ok(());
+        }
+        let shown = self.show(ty);
+        Err(Diagnostic::new(
+            Stage::Types,
+            self.ast.pat_span(pat),
+            format!("this pattern does not say where to split a value of type `{shown}`"),
+        )
+        .help("begin the pattern with a channel or constructor"))
     }
 }
