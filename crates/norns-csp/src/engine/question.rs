@@ -324,7 +324,8 @@ impl Run<'_> {
                     }
                 }
                 let mut first = examples.remove(0);
-                if !first.shortest {
+                // A search that had to look ahead has seen that no violation is near.
+                if !first.shortest && all[0].way.is_empty() {
                     let visited = self.statistics.states;
                     drop(search);
                     first = self
@@ -354,6 +355,7 @@ impl Run<'_> {
         };
         let meter = Meter::new(budget);
         let mut search = Search::new(network, goal, self.threads(), None, 1);
+        search.without_looking_ahead();
         match search.run(&meter, self.progress) {
             Ended::Found(all) => Some(counterexample(network, &search, &all[0], explain)),
             _ => None,
@@ -403,6 +405,7 @@ impl Run<'_> {
         // target and components that were cut short are outside of what the reduction preserves.
         // It also leaves out counterexamples.
         let sound = !network.cut
+            && network.components.len() > 1
             && goal.tau_priority.is_none()
             && goal.target.is_none()
             && goal.stable != Stable::RefusalTest

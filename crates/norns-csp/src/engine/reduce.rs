@@ -76,7 +76,12 @@ pub struct Scratch {
     component_mark: Vec<u32>,
     enabled_mark: Vec<u32>,
     round: u32,
+    // Rules that were looked at for the sets of the current state.
+    grown: usize,
 }
+
+// Rules that are looked at in a state before the best set so far has to do.
+const MAX_GROWN: usize = 1 << 16;
 
 impl Reducer {
     pub fn new(network: &Network, how: Reduction, all_invisible: bool) -> Self {
@@ -144,7 +149,13 @@ impl Reducer {
             scratch.enabled_mark[rule as usize] = enabled_round;
         }
         let mut best = usize::MAX;
+        // Where very many rules are enabled, a set for each of them would cost more than it saves.
+        scratch.grown = 0;
+        let most = MAX_GROWN.max(4 * scratch.enabled.len());
         for seed in 0..scratch.enabled.len() {
+            if scratch.grown > most {
+                break;
+            }
             let seed = scratch.enabled[seed];
             if !self.allowed(network, format_id, state, seed) {
                 continue;
@@ -225,6 +236,7 @@ impl Reducer {
         }
         scratch.todo.push(seed);
         while let Some(rule) = scratch.todo.pop() {
+            scratch.grown += 1;
             let actions = format.actions(&format.rules[rule as usize]);
             if scratch.enabled_mark[rule as usize] == enabled_round {
                 if !self.allowed(network, format_id, state, rule) {

@@ -25,7 +25,10 @@ pub fn counterexample(
     found: &Found,
     explain: &dyn Fn(&Network, &Found) -> Violation,
 ) -> Counterexample {
-    let mut states = search.path(found.level, &found.state);
+    let mut states = match found.way.is_empty() {
+        true => search.path(found.level, &found.state),
+        false => found.way.clone(),
+    };
     let mut repeats = Vec::new();
     if found.kind == Kind::Divergence {
         let (way, again) = search.divergent_path(found);
@@ -82,7 +85,7 @@ pub fn counterexample(
         steps,
         violation,
         waiting,
-        shortest: !search.is_reduced(),
+        shortest: !search.is_reduced() && found.way.is_empty(),
     }
 }
 

@@ -56,6 +56,7 @@ impl Search<'_> {
                     level: layer,
                     state,
                     event: None,
+                    way: Vec::new(),
                 });
             }
         }

@@ -9,6 +9,7 @@
 mod divergence;
 mod expand;
 mod path;
+mod probe;
 
 use std::path::Path;
 
@@ -78,6 +79,8 @@ pub struct Found {
     pub level: usize,
     pub state: Vec<u64>,
     pub event: Option<EventId>,
+    /// The states that lead there, the initial one first, if the level does not say it.
+    pub way: Vec<Vec<u64>>,
 }
 
 pub enum Ended {
@@ -109,6 +112,12 @@ pub struct Search<'a> {
     found: Vec<Found>,
     // Where states go that find no room in memory.
     disk: Option<&'a Path>,
+    // Looks ahead so far, and how many states there are at the next one.
+    probes: u64,
+    next_probe: usize,
+    // How many states there were after the last layer, and how many of them it had.
+    layer_end: usize,
+    layer_size: usize,
 }
 
 // So many times more violations are collected than are wanted, since some of them are alike.
@@ -142,12 +151,25 @@ struct Worker {
 }
 
 impl Worker {
+    fn new(search: &Search, wanted: usize) -> Self {
+        let words = search.network.layout.words;
+        Worker {
+            out: vec![Vec::new(); search.store.shards.len()],
+            next: vec![0; words],
+            current: vec![0; words],
+            offered: vec![0; search.goal.spec.map_or(1, NormalForm::accept_words)],
+            wanted,
+            ..Worker::default()
+        }
+    }
+
     fn report(&mut self, kind: Kind, level: usize, event: Option<EventId>) {
         let found = Found {
             kind,
             level,
             state: self.current.clone(),
             event,
+            way: Vec::new(),
         };
         if self.wanted > 1 {
             if self.found.len() < ALIKE * self.wanted {
@@ -201,7 +223,16 @@ impl<'a> Search<'a> {
             wanted,
             found: Vec::new(),
             disk: None,
+            probes: 0,
+            next_probe: probe::FIRST,
+            layer_end: 0,
+            layer_size: 0,
         }
+    }
+
+    /// Keeps the search strictly breadth first.
+    pub fn without_looking_ahead(&mut self) {
+        self.next_probe = usize::MAX;
     }
 
     /// Lets the search go on in files in a folder when its memory ends.
@@ -226,14 +257,7 @@ impl<'a> Search<'a> {
     /// Searches until enough is found, everything was seen, or the budget ends.
     pub fn run(&mut self, meter: &Meter, progress: &mut dyn FnMut(&Progress)) -> Ended {
         let mut workers: Vec<Worker> = (0..self.store.shards.len())
-            .map(|_| Worker {
-                out: vec![Vec::new(); self.store.shards.len()],
-                next: vec![0; self.network.layout.words],
-                current: vec![0; self.network.layout.words],
-                offered: vec![0; self.goal.spec.map_or(1, NormalForm::accept_words)],
-                wanted: self.wanted,
-                ..Worker::default()
-            })
+            .map(|_| Worker::new(self, self.wanted))
             .collect();
         let ended = self.layers(&mut workers, meter, progress);
         for worker in &workers {
@@ -278,6 +302,9 @@ impl<'a> Search<'a> {
                 }
                 self.levels.push((mark, false));
                 level += 1;
+                if self.inner == Which::All && self.look_ahead(&mut watch)? {
+                    return Ok(());
+                }
             }
             if self.tau_cycles
                 && let Some(found) = self.divergence(layer)
@@ -295,6 +322,9 @@ impl<'a> Search<'a> {
             }
             self.levels.push((end.clone(), true));
             if self.collect(workers) || self.store.mark() == end {
+                return Ok(());
+            }
+            if self.look_ahead(&mut watch)? {
                 return Ok(());
             }
             depth += 1;

@@ -115,6 +115,7 @@ impl Search<'_> {
             level,
             state,
             event: None,
+            way: Vec::new(),
         }
     }
 }
