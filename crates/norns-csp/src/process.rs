@@ -43,6 +43,10 @@ pub struct AlphabetsId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PriorityId(pub u32);
 
+/// A transition system that the engine has built in the place of a compressed process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BuiltId(pub u32);
+
 /// A function that picks one of several behaviours of a process, by a fixed rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Resolution {
@@ -135,6 +139,9 @@ pub enum Process {
     Watchdog(Watchdog, ProcId, SetId, EventId),
     /// A named process, unfolded on demand.
     Call(CallId),
+    /// A state of a process that the engine has built as a whole, below an operator that it
+    /// explores term by term. Scripts cannot write it.
+    Built(BuiltId, u32),
 }
 
 /// Why a call could not be unfolded.
@@ -227,7 +234,7 @@ impl Processes {
             + self.lists.bytes
             + self.alphabets.bytes
             + self.priorities.bytes;
-        (self.terms.len() * TERM + self.calls.len() * 32 + self.events.len() * 64 + interned) as u64
+        (self.terms.len() * TERM + self.calls.len() * 32 + self.events.bytes() + interned) as u64
     }
 
     pub fn set(&mut self, set: EventSet) -> SetId {
@@ -240,7 +247,7 @@ impl Processes {
     }
 
     pub fn renaming(&mut self, renaming: Renaming) -> RenamingId {
-        let size = renaming.pairs().len() * 8;
+        let size = renaming.bytes();
         RenamingId(self.renamings.intern(Owned(renaming), size))
     }
 
@@ -439,7 +446,7 @@ impl Processes {
 
     /// `P [[ a <- b, … ]]`, pairs (a, b)
     pub fn rename(&mut self, process: ProcId, pairs: Renaming) -> ProcId {
-        if pairs.pairs().is_empty() {
+        if pairs.is_empty() {
             return process;
         }
         let renaming = self.renaming(pairs);

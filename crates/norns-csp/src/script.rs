@@ -495,6 +495,7 @@ fn limits(budget: &Budget) -> Limits {
         elements: budget.bytes.map_or(Limits::default().elements, |bytes| {
             usize::try_from(bytes / BYTES_PER_ELEMENT).unwrap_or(usize::MAX)
         }),
+        bytes: budget.bytes,
         until: budget.time.map(|time| std::time::Instant::now() + time),
     }
 }

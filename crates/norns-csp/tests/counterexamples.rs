@@ -70,9 +70,14 @@ fn different_counterexamples_are_shown() {
         assert RUN({a}) [T= a -> (b -> STOP [] c -> STOP [] d -> STOP)
         ";
     let (all, events) = counterexamples(text, 10);
-    let traces: Vec<Vec<&str>> = all
+    let traces: Vec<Vec<String>> = all
         .iter()
-        .map(|one| one.trace().iter().map(|&e| events.name(e)).collect())
+        .map(|one| {
+            one.trace()
+                .iter()
+                .map(|&e| events.name(e).into_owned())
+                .collect()
+        })
         .collect();
     assert_eq!(traces, [["a", "b"], ["a", "c"], ["a", "d"]]);
     let (all, _) = counterexamples(

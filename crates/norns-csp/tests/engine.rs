@@ -120,13 +120,17 @@ fn the_thesis_deadlock_is_found_and_named() {
             panic!("{:?}", outcome.verdict)
         };
         assert_eq!(example.trace(), []);
-        let locks: Vec<&str> = example
+        let locks: Vec<String> = example
             .steps
             .iter()
-            .map(|s| p.events.name(s.parts[0].1))
+            .map(|s| p.events.name(s.parts[0].1).into_owned())
             .collect();
         assert_eq!(locks.len(), 2, "{}", example.text(&p.events));
-        assert!(locks.contains(&"lock.0.0") && locks.contains(&"lock.1.1"));
+        assert!(
+            ["lock.0.0", "lock.1.1"]
+                .iter()
+                .all(|lock| locks.iter().any(|l| l == lock))
+        );
         assert!(
             matches!(&example.violation, Violation::Refusal { offered, .. } if offered.is_empty())
         );

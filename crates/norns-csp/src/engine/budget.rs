@@ -68,6 +68,29 @@ impl Meter {
         Meter::new(Budget::default())
     }
 
+    /// A meter for a part of the check that may come to fewer states than are left.
+    pub fn part(&self, states: u64) -> Meter {
+        let left = self
+            .budget
+            .states
+            .map(|all| all.saturating_sub(self.states.get()));
+        Meter {
+            budget: Budget {
+                states: Some(left.unwrap_or(u64::MAX).min(states)),
+                ..self.budget
+            },
+            started: self.started,
+            states: Cell::new(0),
+            bytes: self.bytes.clone(),
+        }
+    }
+
+    /// Takes over what was spent on a part.
+    pub fn keep_part(&self, part: &Meter) {
+        self.states.set(self.states.get() + part.states.get());
+        self.bytes.set(part.bytes.get());
+    }
+
     /// Remembers what a finished part of the check has used and keeps.
     pub fn keep(&self, states: u64, bytes: u64) {
         self.states.set(self.states.get() + states);
@@ -87,6 +110,20 @@ impl Meter {
     /// The bytes that may be used in all.
     pub fn byte_limit(&self) -> Option<u64> {
         self.budget.bytes
+    }
+
+    /// How much of the time for compiling is left.
+    pub fn time_left(&self) -> Option<Duration> {
+        let limit = self.budget.time? * 9 / 10;
+        Some(limit.saturating_sub(self.started.elapsed()))
+    }
+
+    /// An error if the time for compiling has ended, for work that keeps nothing of its own.
+    pub fn in_time(&self) -> Result<(), Spent> {
+        match self.budget.time {
+            Some(_) => self.spent(Activity::Compiling, 0, 0).map_or(Ok(()), Err),
+            None => Ok(()),
+        }
     }
 
     /// Whether a part of the check that has come to so many states and bytes has to end here.

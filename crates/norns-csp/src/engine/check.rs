@@ -169,10 +169,10 @@ impl Checker {
         };
         let (mut more, statistics) = (run.more, run.statistics);
         if let Verdict::Fails(first) = &mut verdict {
-            look_inside(&mut context, first);
+            look_inside(&mut context, first, &meter);
         }
         for example in &mut more {
-            look_inside(&mut context, example);
+            look_inside(&mut context, example, &meter);
         }
         Ok(Outcome {
             verdict,

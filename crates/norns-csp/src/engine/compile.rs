@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::CheckError;
-use crate::engine::budget::Meter;
+use crate::engine::budget::{Activity, Meter, Spent};
 use crate::engine::compress;
 use crate::engine::context::Context;
 use crate::engine::explore::Keep;
@@ -27,6 +27,10 @@ const MAX_RULES: usize = 4_000_000;
 
 // Remembered transitions of terms are dropped after a component when they take more than this.
 const SEMANTICS_BYTES: u64 = 64 << 20;
+
+// States of a compression inside a recursion, and of all those that were explored in vain.
+const MAX_INNER: u64 = 30_000;
+const MAX_WASTED: u64 = 20 * MAX_INNER;
 
 // How many names a compression may stand behind to be seen as one.
 const MAX_CALLS: usize = 32;
@@ -49,6 +53,10 @@ pub struct Compiler {
     // Compressions and the like that are being built, outermost first. One that needs itself is
     // explored term by term instead.
     building: Vec<ProcId>,
+    // The model for which `semantics` has built compressions.
+    observed: Option<Observed>,
+    // States that were explored of compressions that turned out to be too large.
+    wasted: u64,
 }
 
 /// What a compilation may spend and has to respect.
@@ -59,11 +67,9 @@ pub struct Terms<'m> {
 }
 
 impl Compiler {
-    /// Starts a new check: forgets components that were cut short by the budget of another, and
-    /// counts the memory of those that are kept.
+    /// Starts a new check: counts the memory of the components that are kept of others.
     pub fn begin(&mut self, context: &Context, meter: &Meter) {
-        self.machines
-            .retain(|_, machine| machine.unexplored.is_empty());
+        self.wasted = 0;
         let machines: u64 = self.machines.values().map(|m| m.bytes()).sum();
         meter.keep(0, machines + self.semantics.bytes() + context.bytes());
     }
@@ -84,7 +90,7 @@ impl Compiler {
         let message = format!(
             "the components have more than {MAX_RULES} ways to act together; this is too many to list"
         );
-        Err(CheckError::Spent(crate::engine::budget::Spent(message)))
+        Err(CheckError::Spent(Spent(message)))
     }
 
     /// Splits a process; none if that gives too many formats or rules.
@@ -104,11 +110,18 @@ impl Compiler {
         for &leaf in &used {
             number[leaf as usize] = components.len() as u32;
             let of = &leaves[leaf as usize];
-            let machine = self.machine(context, of.process, terms)?;
+            let machine = self.machine(context, of.process, terms);
             let name = of
                 .name
                 .clone()
                 .unwrap_or_else(|| context.sketch(of.process));
+            let machine = machine.map_err(|error| match error {
+                // The innermost component is named.
+                CheckError::Spent(Spent(why)) if !why.contains(" while ") => {
+                    CheckError::Spent(Spent(format!("{why} while building the component {name}")))
+                }
+                other => other,
+            })?;
             components.push(Component {
                 name,
                 process: of.process,
@@ -132,6 +145,7 @@ impl Compiler {
             if split == Split::Everything && order.len() > MAX_FORMATS {
                 return Ok(None);
             }
+            terms.meter.in_time().map_err(CheckError::Spent)?;
             let node = order[formats.len()];
             let Some(rules) = shapes.rules(context, &alphabet, node, MAX_RULES - total) else {
                 return Ok(None);
@@ -232,7 +246,10 @@ impl Compiler {
         let lts = self.lts(context, process, terms)?;
         let machine = Arc::new(Machine::new(&lts));
         terms.meter.keep(0, machine.bytes());
-        self.machines.insert(key, machine.clone());
+        // One that was cut short may have had only a part of the budget.
+        if machine.unexplored.is_empty() {
+            self.machines.insert(key, machine.clone());
+        }
         let remembered = self.semantics.bytes();
         if remembered > SEMANTICS_BYTES {
             self.semantics.clear();
@@ -266,12 +283,53 @@ impl Compiler {
                 return Ok(lts);
             }
         }
-        let lts = Lts::of_process(context, &mut self.semantics, process, terms.meter)?;
+        if self.observed.replace(terms.observed) != Some(terms.observed) {
+            self.semantics = Semantics::default();
+        }
+        // Compressions inside are built with another table of transitions.
+        let mut semantics = std::mem::take(&mut self.semantics);
+        let mut build = |context: &mut Context, term| self.inner(context, term, terms);
+        let lts = Lts::of_process(context, &mut semantics, process, terms.meter, &mut build);
+        self.semantics = semantics;
+        let lts = lts?;
         Ok(if compress::pays(&lts) {
-            compress::sbisim(&lts)
+            compress::sbisim(&lts, terms.meter).map_err(CheckError::Spent)?
         } else {
             lts
         })
+    }
+
+    /// The transition system of a compression inside a term that is explored state by state: a
+    /// recursion, say, that runs a compressed process again and again. None if it needs itself or is
+    /// large, since it may go on with all that follows it.
+    fn inner(
+        &mut self,
+        context: &mut Context,
+        term: ProcId,
+        terms: Terms,
+    ) -> Result<Option<Lts>, CheckError> {
+        if self.wasted > MAX_WASTED || self.building.contains(&term) {
+            return Ok(None);
+        }
+        let meter = terms.meter.part(MAX_INNER);
+        let part = Terms {
+            meter: &meter,
+            observed: terms.observed,
+        };
+        self.building.push(term);
+        let built = self.whole(context, term, part);
+        self.building.pop();
+        terms.meter.keep_part(&meter);
+        match built {
+            Ok(Some(lts)) if lts.unexplored.is_empty() => return Ok(Some(lts)),
+            Ok(_) | Err(CheckError::Spent(_)) => self.wasted += MAX_INNER,
+            // An error counts where the process comes to it.
+            Err(_) => {}
+        }
+        match terms.meter.spent(Activity::Compiling, 0, 0) {
+            Some(spent) => Err(CheckError::Spent(spent)),
+            None => Ok(None),
+        }
     }
 
     /// The transition system of an operator that is applied to a whole network; none for other
@@ -301,7 +359,8 @@ impl Compiler {
                     (compression, _) => compression,
                 };
                 if lts.unexplored.is_empty() {
-                    compress::compress(&lts, compression)
+                    compress::compress_within(&lts, compression, terms.meter)
+                        .map_err(CheckError::Spent)?
                 } else {
                     lts
                 }
@@ -329,7 +388,8 @@ impl Compiler {
                 .map_err(CheckError::Spent)?;
                 let events = context.processes.get_set(events).clone();
                 let members = events.members().expect("built with members");
-                watchdog(what, &form, members, bark)
+                let members: Vec<EventId> = members.iter().collect();
+                watchdog(what, &form, &members, bark)
             }
             _ => return Ok(None),
         }))

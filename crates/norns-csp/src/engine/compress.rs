@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 pub use crate::engine::bisim::sbisim;
 use crate::engine::bisim::{Matching, weak};
-use crate::engine::budget::{Budget, Meter};
+use crate::engine::budget::{Budget, Meter, Spent};
 use crate::engine::lts::Lts;
 use crate::engine::normal::{
     Acceptances, BelowDivergence, Closure, NormalForm, acceptances, divergent_states,
@@ -22,22 +22,27 @@ const NORMAL_NODES: u64 = 1_000_000;
 
 /// The compressed system.
 pub fn compress(lts: &Lts, how: Compression) -> Lts {
+    compress_within(lts, how, &Meter::unlimited()).expect("there is no budget to end")
+}
+
+/// The compressed system, unless the time ends first.
+pub(super) fn compress_within(lts: &Lts, how: Compression, meter: &Meter) -> Result<Lts, Spent> {
     match how {
-        Compression::Explicate => lts.clone(),
-        Compression::Sbisim => sbisim(lts),
-        Compression::Wbisim => weak(lts, Matching::Weak),
-        Compression::Dbisim => weak(lts, Matching::Delay),
-        Compression::TauLoopFactor => tau_loop_factor(lts),
-        Compression::Diamond => diamond(lts),
+        Compression::Explicate => Ok(lts.clone()),
+        Compression::Sbisim => sbisim(lts, meter),
+        Compression::Wbisim => weak(lts, Matching::Weak, meter),
+        Compression::Dbisim => weak(lts, Matching::Delay, meter),
+        Compression::TauLoopFactor => Ok(tau_loop_factor(lts)),
+        Compression::Diamond => diamond(lts, meter),
         Compression::Normal => {
             let nodes = Meter::new(Budget {
                 states: Some(NORMAL_NODES),
                 bytes: Some(NORMAL_NODES * 256),
-                time: None,
+                time: meter.time_left(),
             });
             match NormalForm::new(lts, BelowDivergence::Itself, Acceptances::Minimal, &nodes) {
-                Ok(form) => sbisim(&expand(&form)),
-                Err(_) => sbisim(lts),
+                Ok(form) => sbisim(&expand(&form), meter),
+                Err(_) => sbisim(lts, meter),
             }
         }
     }
@@ -147,7 +152,7 @@ pub fn expand(form: &NormalForm) -> Lts {
 
 /// Taus removed by giving each state what its tau closure can do; states that only taus reach
 /// vanish.
-pub fn diamond(lts: &Lts) -> Lts {
+fn diamond(lts: &Lts, meter: &Meter) -> Result<Lts, Spent> {
     let diverges = divergent_states(lts);
     let mut closure = Closure::new(lts);
     let mut number: FxHashMap<u32, u32> = FxHashMap::default();
@@ -158,6 +163,9 @@ pub fn diamond(lts: &Lts) -> Lts {
     let mut divergent = Vec::new();
     let mut at = 0;
     while at < order.len() {
+        if at % 1024 == 0 {
+            meter.in_time()?;
+        }
         let set = closure.of(lts, [order[at]]);
         let mut row: Vec<(EventId, u32)> = set
             .iter()
@@ -184,5 +192,5 @@ pub fn diamond(lts: &Lts) -> Lts {
         |s| accepts[s as usize].clone(),
         |s| divergent[s as usize],
     );
-    sbisim(&result)
+    sbisim(&result, meter)
 }

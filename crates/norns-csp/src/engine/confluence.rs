@@ -390,7 +390,6 @@ impl Finder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::bisim::{Matching, weak};
     use crate::engine::compile::{Compiler, Observed, Terms};
     use crate::engine::compress::compress;
     use crate::engine::context::Context;
@@ -464,7 +463,8 @@ mod tests {
             // that diverges, whether or not it diverges without them.
             let sizes = [&full, &reduced].map(|lts| {
                 let normal = compress(lts, Compression::Normal);
-                let [weak, delay] = [Matching::Weak, Matching::Delay].map(|m| weak(lts, m).len());
+                let [weak, delay] =
+                    [Compression::Wbisim, Compression::Dbisim].map(|how| compress(lts, how).len());
                 (weak, delay, normal.len(), normal.bytes())
             });
             assert_eq!(sizes[0], sizes[1], "seed {seed}");

@@ -58,7 +58,7 @@ impl Context<'_> {
             return term(process);
         }
         let inner = |p: ProcId| self.sketch_to(p, depth - 1);
-        let event = |e: EventId| self.processes.events.name(e).to_owned();
+        let event = |e: EventId| self.processes.events.name(e).into_owned();
         let first = |list, operator: &str| {
             let list = self.processes.get_list(list);
             match list.first() {

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::CheckError;
 use crate::engine::DONE;
+use crate::engine::budget::Meter;
 use crate::engine::context::Context;
 use crate::engine::counterexample::{Counterexample, Inside, Violation};
 use crate::engine::semantics::{Semantics, Step as TermStep};
@@ -22,12 +23,13 @@ const LONGEST_WALK: usize = 20_000;
 const DEEPEST: usize = 200;
 
 /// Adds what happened inside the components of a counterexample.
-pub fn look_inside(context: &mut Context, example: &mut Counterexample) {
+pub fn look_inside(context: &mut Context, example: &mut Counterexample, meter: &Meter) {
     let mut semantics = Semantics::default();
     for component in 0..example.components.len() {
         let mut walk = Walk {
             context,
             semantics: &mut semantics,
+            meter,
             inherited: FxHashMap::default(),
         };
         // A term that cannot be walked (a watchdog, say) stays closed.
@@ -77,6 +79,7 @@ fn worth_it(
 struct Walk<'a, 'b> {
     context: &'a mut Context<'b>,
     semantics: &'a mut Semantics,
+    meter: &'a Meter,
     // The name of the process that a term without a name came from.
     inherited: FxHashMap<ProcId, String>,
 }
@@ -165,7 +168,9 @@ impl Walk<'_, '_> {
         while next < queue.len() && queue.len() < LONGEST_WALK {
             let (at, term) = queue[next];
             next += 1;
-            let steps = self.semantics.transitions(self.context, term)?;
+            let steps =
+                self.semantics
+                    .transitions(self.context, term, self.meter, &mut |_, _| Ok(None))?;
             if at == events.len() {
                 let offered = offers.is_none_or(|offers| {
                     let mut of: Vec<EventId> = steps.iter().map(|step| step.0).collect();
@@ -238,7 +243,8 @@ impl Walk<'_, '_> {
         term: ProcId,
         (event, next): TermStep,
     ) -> Result<Vec<(ProcId, TermStep)>, CheckError> {
-        self.semantics.transitions(self.context, term)?;
+        self.semantics
+            .transitions(self.context, term, self.meter, &mut |_, _| Ok(None))?;
         let get = |this: &Self, term: ProcId| this.context.processes.get(term);
         let child_of = |this: &Self, next: ProcId| match this.context.processes.get(next) {
             Process::Hide(p, _) | Process::Rename(p, _) | Process::Prioritise(p, _) => Some(p),
@@ -275,10 +281,10 @@ impl Walk<'_, '_> {
                 let pairs = self.context.processes.get_renaming(renaming).clone();
                 let to = child_of(self, next);
                 self.first(p, |step| {
-                    let images = pairs.images(step.0);
-                    let fits = match images {
-                        [] => step.0 == event,
-                        images => images.iter().any(|pair| pair.1 == event),
+                    let mut images = pairs.images(step.0);
+                    let fits = match images.len() {
+                        0 => step.0 == event,
+                        _ => images.any(|to| to == event),
                     };
                     fits && Some(step.1) == to
                 })?
@@ -337,7 +343,9 @@ impl Walk<'_, '_> {
         term: ProcId,
         fits: impl Fn(&TermStep) -> bool,
     ) -> Result<Vec<(ProcId, TermStep)>, CheckError> {
-        let steps = self.semantics.transitions(self.context, term)?;
+        let steps = self
+            .semantics
+            .transitions(self.context, term, self.meter, &mut |_, _| Ok(None))?;
         Ok(steps
             .iter()
             .find(|step| fits(step))

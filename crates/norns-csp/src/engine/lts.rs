@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::CheckError;
 use crate::engine::budget::{Activity, Meter, Spent};
 use crate::engine::context::Context;
-use crate::engine::semantics::Semantics;
+use crate::engine::semantics::{Build, Semantics};
 use crate::event::EventId;
 use crate::process::ProcId;
 
@@ -78,12 +78,21 @@ impl Lts {
         self.push(Vec::new());
     }
 
+    /// Adds the states up to `states` as unexplored.
+    fn cut(&mut self, states: usize, spent: Spent) {
+        while self.len() < states {
+            self.push_unexplored();
+        }
+        self.spent = Some(spent);
+    }
+
     /// All states that the budget lets be explored from a term, breadth-first.
     pub(crate) fn of_process(
         context: &mut Context,
         semantics: &mut Semantics,
         process: ProcId,
         meter: &Meter,
+        build: &mut Build,
     ) -> Result<Lts, CheckError> {
         // A number and its place in the hash table.
         const BYTES_PER_STATE: u64 = 20;
@@ -97,14 +106,17 @@ impl Lts {
             let bytes = (context.bytes() + semantics.bytes()).saturating_sub(before)
                 + lts.bytes()
                 + order.len() as u64 * BYTES_PER_STATE;
-            lts.spent = meter.spent(Activity::Compiling, next as u64, bytes);
-            if lts.spent.is_some() {
-                for _ in next..order.len() {
-                    lts.push_unexplored();
-                }
+            if let Some(spent) = meter.spent(Activity::Compiling, next as u64, bytes) {
+                lts.cut(order.len(), spent);
                 break;
             }
-            let steps = semantics.transitions(context, order[next])?;
+            let steps = match semantics.transitions(context, order[next], meter, build) {
+                Err(CheckError::Spent(spent)) => {
+                    lts.cut(order.len(), spent);
+                    break;
+                }
+                steps => steps?,
+            };
             let numbered = steps
                 .iter()
                 .map(|&(event, to)| {

@@ -199,9 +199,12 @@ impl NormalForm {
 
     fn set_alphabet(&mut self, alphabet: Vec<EventId>) {
         let highest = alphabet.last().map_or(0, |event| event.0 as usize + 1);
-        self.places = vec![NONE; highest];
-        for (place, event) in alphabet.iter().enumerate() {
-            self.places[event.0 as usize] = place as u32;
+        // Events of large channels are far apart.
+        if highest <= 4096 + 64 * alphabet.len() {
+            self.places = vec![NONE; highest];
+            for (place, event) in alphabet.iter().enumerate() {
+                self.places[event.0 as usize] = place as u32;
+            }
         }
         self.accept_words = alphabet.len().div_ceil(64).max(1);
         self.alphabet = alphabet;
@@ -211,7 +214,7 @@ impl NormalForm {
         let start = self.accepts.len();
         self.accepts.resize(start + self.accept_words, 0);
         for event in events {
-            let place = self.places[event.0 as usize] as usize;
+            let place = self.place(*event).expect("an event of the system");
             self.accepts[start + place / 64] |= 1 << (place % 64);
         }
     }
@@ -258,6 +261,7 @@ impl NormalForm {
     pub fn place(&self, event: EventId) -> Option<usize> {
         match self.places.get(event.0 as usize) {
             Some(&place) if place != NONE => Some(place as usize),
+            None if self.places.is_empty() => self.alphabet.binary_search(&event).ok(),
             _ => None,
         }
     }
@@ -458,8 +462,8 @@ impl<'a> Determiniser<'a> {
                 steps.dedup();
                 for group in steps.chunk_by(|a, b| a.0 == b.0) {
                     let node = self.node(closure.of(lts, group.iter().map(|step| step.1)));
-                    let place = self.form.places[group[0].0.0 as usize];
-                    self.form.rows.push((place, node));
+                    let place = self.form.place(group[0].0).expect("an event of the system");
+                    self.form.rows.push((place as u32, node));
                 }
             }
             self.form.row_offsets.push(self.form.rows.len() as u32);
@@ -480,7 +484,7 @@ impl<'a> Determiniser<'a> {
         let mask = |events: &mut dyn Iterator<Item = EventId>, form: &NormalForm| {
             let mut mask: Box<[u64]> = vec![0; words].into();
             for event in events {
-                let place = form.places[event.0 as usize] as usize;
+                let place = form.place(event).expect("an event of the system");
                 mask[place / 64] |= 1 << (place % 64);
             }
             mask

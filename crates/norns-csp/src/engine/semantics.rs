@@ -6,15 +6,20 @@
 //! waits as Omega, and the composition ticks when all its components are Omega.
 //!
 //! Terms can be nested deeply, so the rules are evaluated with an explicit stack, each term
-//! once. A process that needs its own initial events to know its initial events (`P = P`,
+//! once. A compressed process inside a term may be built as a whole first; its states are terms, too.
+//! A process that needs its own initial events to know its initial events (`P = P`,
 //! `P = P [] Q`) is refused as unguarded.
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::CheckError;
+use crate::engine::budget::{Activity, Meter};
 use crate::engine::context::Context;
+use crate::engine::lts::Lts;
 use crate::event::EventId;
-use crate::process::{ProcId, Process, Processes, Resolution};
+use crate::process::{BuiltId, ProcId, Process, Processes, Resolution};
 
 /// A transition of a term: the event and the term after it.
 pub type Step = (EventId, ProcId);
@@ -32,7 +37,15 @@ pub struct Semantics {
     memo: Vec<Memo>,
     // Transitions in `memo`.
     remembered: usize,
+    // The systems of compressed processes, and which compression has which; none for one that is
+    // explored like any other term.
+    systems: Vec<Lts>,
+    built: FxHashMap<ProcId, Option<BuiltId>>,
 }
+
+/// Builds the transition system of a compressed process that a term contains; none if its states are
+/// to be explored with those of the term around it.
+pub type Build<'a> = dyn FnMut(&mut Context, ProcId) -> Result<Option<Lts>, CheckError> + 'a;
 
 impl Semantics {
     /// The transitions of a term, sorted.
@@ -40,9 +53,11 @@ impl Semantics {
         &mut self,
         context: &mut Context,
         process: ProcId,
+        meter: &Meter,
+        build: &mut Build,
     ) -> Result<Arc<[Step]>, CheckError> {
         let mut stack = vec![process];
-        let result = self.evaluate(context, &mut stack);
+        let result = self.evaluate(context, &mut stack, meter, build);
         if result.is_err() {
             // The next question must not take what was left open for an unguarded recursion.
             for term in stack {
@@ -60,10 +75,33 @@ impl Semantics {
         &mut self,
         context: &mut Context,
         stack: &mut Vec<ProcId>,
+        meter: &Meter,
+        build: &mut Build,
     ) -> Result<(), CheckError> {
+        let before = context.bytes() + self.bytes();
+        let mut fired = 0;
         while let Some(&term) = stack.last() {
+            fired += 1;
+            // One state of a large term can need many others.
+            if fired % 256 == 0 {
+                let grown = (context.bytes() + self.bytes()).saturating_sub(before);
+                if let Some(spent) = meter.spent(Activity::Compiling, 0, grown) {
+                    return Err(CheckError::Spent(spent));
+                }
+            }
             self.grow(context);
             if let Memo::Known(_) = self.memo[term.0 as usize] {
+                stack.pop();
+                continue;
+            }
+            if let Process::Compress(..) = context.processes.get(term)
+                && let Some(built) = self.build(context, term, build)?
+            {
+                let initial = context.processes.intern(Process::Built(built, 0));
+                let steps: Arc<[Step]> = self.fire(context, initial).into();
+                self.remembered += steps.len();
+                self.grow(context);
+                self.memo[term.0 as usize] = Memo::Known(steps);
                 stack.pop();
                 continue;
             }
@@ -108,6 +146,24 @@ impl Semantics {
         Ok(())
     }
 
+    /// The system in the place of a compression.
+    fn build(
+        &mut self,
+        context: &mut Context,
+        term: ProcId,
+        build: &mut Build,
+    ) -> Result<Option<BuiltId>, CheckError> {
+        if let Some(&known) = self.built.get(&term) {
+            return Ok(known);
+        }
+        let built = build(context, term)?.map(|lts| {
+            self.systems.push(lts);
+            BuiltId(self.systems.len() as u32 - 1)
+        });
+        self.built.insert(term, built);
+        Ok(built)
+    }
+
     fn grow(&mut self, context: &Context) {
         self.memo
             .resize_with(context.processes.len(), || Memo::Unknown);
@@ -120,7 +176,7 @@ impl Semantics {
         }
     }
 
-    /// Forgets everything, to give memory back.
+    /// Forgets the transitions, to give memory back.
     pub fn clear(&mut self) {
         self.memo = Vec::new();
         self.remembered = 0;
@@ -128,7 +184,8 @@ impl Semantics {
 
     /// Memory of what is remembered: a slot and a counted slice for each term.
     pub fn bytes(&self) -> u64 {
-        (self.memo.len() * 48 + self.remembered * size_of::<Step>()) as u64
+        let systems: u64 = self.systems.iter().map(Lts::bytes).sum();
+        (self.memo.len() * 48 + self.remembered * size_of::<Step>()) as u64 + systems
     }
 
     /// The transitions of a term whose needed terms are known.
@@ -238,9 +295,10 @@ impl Semantics {
                         continue;
                     }
                     let next = processes.intern(Process::Rename(next, renaming));
-                    match pairs.images(event) {
-                        [] => out.push((event, next)),
-                        images => out.extend(images.iter().map(|&(_, to)| (to, next))),
+                    let images = pairs.images(event);
+                    match images.len() {
+                        0 => out.push((event, next)),
+                        _ => out.extend(images.map(|to| (to, next))),
                     }
                 }
             }
@@ -376,6 +434,16 @@ impl Semantics {
                 }
             }
             Process::Watchdog(..) => unreachable!("`needed` refuses watchdogs"),
+            Process::Built(system, state) => {
+                let omega = processes.omega();
+                for &(event, to) in self.systems[system.0 as usize].steps(state) {
+                    let next = match event {
+                        EventId::TICK => omega,
+                        _ => processes.intern(Process::Built(system, to)),
+                    };
+                    out.push((event, next));
+                }
+            }
             Process::Call(_) | Process::Compress(..) => unreachable!("`evaluate` shares these"),
         }
         out
@@ -483,11 +551,8 @@ fn replaced(children: &[ProcId], i: usize, by: ProcId) -> Vec<ProcId> {
 
 fn members(processes: &Processes, set: crate::process::SetId) -> impl Iterator<Item = EventId> {
     let set = processes.get_set(set).clone();
-    let members = set
-        .members()
-        .expect("CHAOS and RUN are built with members")
-        .to_vec();
-    members.into_iter()
+    let members = set.members().expect("CHAOS and RUN are built with members");
+    members.iter().collect::<Vec<_>>().into_iter()
 }
 
 /// The terms whose transitions the rules of `term` look at.
@@ -501,6 +566,7 @@ fn needed(context: &mut Context, term: ProcId) -> Result<Vec<ProcId>, CheckError
         | Process::Chaos(_)
         | Process::Run(_)
         | Process::Prefix(..)
+        | Process::Built(..)
         | Process::InternalChoice(_) => Vec::new(),
         Process::ExternalChoice(list)
         | Process::Interleave(list)

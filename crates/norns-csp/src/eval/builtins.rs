@@ -10,6 +10,7 @@ use super::machine::{CallKey, Evaluator, Result};
 use super::set::Set;
 use super::value::{Code, Function, Seq, Value};
 use crate::builtin::Builtin;
+use crate::event::EventSet;
 use crate::event::{EventId, Priority};
 use crate::process::{Compression, ProcId, Resolution, Watchdog};
 use crate::syntax::source::Span;
@@ -64,7 +65,7 @@ impl Evaluator {
             ])),
             Char => constant(super::set::Set::Chars),
             Proc => constant(super::set::Set::Processes),
-            Events => constant(super::set::Set::AllEventsBut(Vec::new())),
+            Events => constant(super::set::Set::Events(EventSet::all())),
             True => Value::Bool(true),
             False => Value::Bool(false),
             emptyMap => Value::Map(Arc::default()),
@@ -378,7 +379,7 @@ impl Evaluator {
                 })
         };
         let mentioned = order.iter().flat_map(|&(higher, lower)| [higher, lower]);
-        let maximal_members = maximal.members().unwrap_or_default().iter().copied();
+        let maximal_members = maximal.members().into_iter().flat_map(|runs| runs.iter());
         let mut problem = None;
         for event in mentioned.chain(maximal_members) {
             problem = problem.or(match event {
@@ -393,7 +394,7 @@ impl Evaluator {
             });
         }
         if let Some((event, what)) = problem {
-            let name = self.processes.events.name(event).to_owned();
+            let name = self.processes.events.name(event).into_owned();
             return self.error_help(
                 span,
                 format!("the event {name} {what}"),
@@ -465,7 +466,7 @@ impl Evaluator {
         }
         seen.sort_unstable();
         if let Some(twice) = seen.windows(2).find(|two| two[0] == two[1]) {
-            let name = self.processes.events.name(twice[0]).to_owned();
+            let name = self.processes.events.name(twice[0]).into_owned();
             return self.error(span, format!("the event {name} is twice in the buffer"));
         }
         self.call(CallKey::Buffer(bound, pairs, Vec::new()), &None)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::machine::{Evaluator, Result, Thunk};
 use super::set::Set;
 use super::value::{Env, Seq, Slot, Value, frame};
+use crate::event::EventSet;
 use crate::syntax::ast::*;
 use crate::syntax::source::Span;
 
@@ -54,10 +55,12 @@ impl Evaluator {
         values: Vec<Value>,
         span: Span,
     ) -> Result<Value> {
-        match bracket {
-            Bracket::Seq => Ok(Value::Seq(Seq::new(values))),
-            Bracket::Set => self.make_set(values, span),
-        }
+        let value = match bracket {
+            Bracket::Seq => Value::Seq(Seq::new(values)),
+            Bracket::Set => self.make_set(values, span)?,
+        };
+        self.note_large(&value);
+        Ok(value)
     }
 
     pub(super) fn make_set(&mut self, values: Vec<Value>, span: Span) -> Result<Value> {
@@ -243,11 +246,18 @@ impl Evaluator {
             Some(stmts) => self.generate(stmts, env, Bracket::Set)?,
         };
         let mut sets = Vec::new();
+        let mut runs = Vec::new();
         for env in envs {
             for &item in &items {
                 let value = self.eval(item, &env)?;
-                sets.push(self.productions(&value, span)?);
+                match self.run_of(&value, span)? {
+                    Some(run) => runs.push(run),
+                    None => sets.push(self.productions(&value, span)?),
+                }
             }
+        }
+        if !runs.is_empty() {
+            sets.push(Arc::new(Set::Events(EventSet::of_runs(runs))));
         }
         Ok(Value::Set(match sets.len() {
             0 => Arc::new(Set::none()),

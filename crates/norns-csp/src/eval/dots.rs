@@ -6,6 +6,7 @@ use super::machine::{Evaluator, Result};
 use super::pattern::dot_of;
 use super::set::Set;
 use super::value::Value;
+use crate::event::EventSet;
 use crate::resolve::{DefId, DefKind};
 use crate::syntax::ast::*;
 use crate::syntax::source::Span;
@@ -151,6 +152,7 @@ impl Evaluator {
 
     /// `left.right`.
     pub(super) fn combine(&mut self, left: Value, right: Value, span: Span) -> Result<Value> {
+        self.work(1, span)?;
         let parts = match &right {
             Value::Dot(items) if head(&right).is_none() => items.to_vec(),
             _ => vec![right],
@@ -364,6 +366,9 @@ impl Evaluator {
         let Value::Dot(items) = value else {
             return Ok(Arc::new(Set::one(value.clone())));
         };
+        if let Some((first, count)) = self.run_of(value, span)? {
+            return Ok(Arc::new(Set::Events(EventSet::run(first, count))));
+        }
         let last = items.last().expect("not empty");
         if head(last).is_some() && items.len() > 1 && !self.is_complete(last, span)? {
             let mut all = Vec::new();

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::budget::{LargeValue, Limits};
+use super::channels::Numbering;
 use super::closures::Closures;
 use super::process::CallBody;
 use super::set::Set;
@@ -56,27 +58,6 @@ pub(super) enum CallKey {
     TimedPrefix(ExprId, Vec<Value>),
 }
 
-// Evaluations between two looks at the clock.
-const LOOK_AT_CLOCK: u32 = 4096;
-
-/// How large values may become, and until when they are computed.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Elements of one set or items of one sequence.
-    pub elements: usize,
-    pub until: Option<std::time::Instant>,
-}
-
-impl Default for Limits {
-    /// Without a budget: what fits into about a gigabyte.
-    fn default() -> Self {
-        Limits {
-            elements: 1 << 24,
-            until: None,
-        }
-    }
-}
-
 pub struct Evaluator {
     pub(super) resolved: Resolved,
     pub(super) closures: Closures,
@@ -90,14 +71,20 @@ pub struct Evaluator {
     pub(super) max_depth: u32,
     /// What evaluation may spend, from the budget of the check that it belongs to.
     pub limits: Limits,
-    // Calls of `eval` since the clock was last looked at.
-    pub(super) since: u32,
+    // Units of work since the budget was last looked at.
+    pub(super) since: usize,
+    // Large values that were computed, by their address; some may be dropped by now.
+    pub(super) large: FxHashMap<usize, LargeValue>,
+    // Their elements; those of dropped ones are counted until the next look.
+    pub(super) large_elements: usize,
+    // Elements of the sets and sequences that processes are called with.
+    pub(super) argument_elements: usize,
     /// All channels in the order of their declaration.
     pub(super) channels: Vec<DefId>,
     pub(super) fields: FxHashMap<DefId, Arc<Vec<Arc<Set>>>>,
     /// By datatype: whether it has finitely many values.
     pub(super) finite: FxHashMap<DefId, bool>,
-    pub(super) event_ids: FxHashMap<Value, EventId>,
+    pub(super) numbering: Numbering,
     pub(super) processes: Processes,
     pub(super) calls: FxHashMap<CallKey, CallId>,
     pub(super) bodies: FxHashMap<CallId, CallBody>,
@@ -131,10 +118,13 @@ impl Evaluator {
             max_depth: MAX_DEPTH,
             limits: Limits::default(),
             since: 0,
+            large: FxHashMap::default(),
+            large_elements: 0,
+            argument_elements: 0,
             channels,
             fields: FxHashMap::default(),
             finite: FxHashMap::default(),
-            event_ids: FxHashMap::default(),
+            numbering: Numbering::default(),
             processes: Processes::new(),
             calls: FxHashMap::default(),
             bodies: FxHashMap::default(),
@@ -181,13 +171,6 @@ impl Evaluator {
     pub(super) fn thunk(&mut self, thunk: Thunk) -> ThunkId {
         self.thunks.push(thunk);
         ThunkId(self.thunks.len() as u32 - 1)
-    }
-
-    /// Memory of what evaluation keeps, roughly: values that were computed, and the calls of
-    /// processes with their arguments.
-    pub fn bytes(&self) -> u64 {
-        let kept = self.thunks.len() * 96 + self.calls.len() * 320 + self.event_ids.len() * 96;
-        (kept + self.input_prefixes.len() * 160) as u64
     }
 
     pub(super) fn force(&mut self, id: ThunkId) -> Result<Value> {
@@ -240,6 +223,9 @@ impl Evaluator {
             ),
             Thunk::Done(_) | Thunk::Failed(_) => unreachable!("returned above"),
         };
+        if let Ok(value) = &result {
+            self.note_large(value);
+        }
         self.thunks[index] = match &result {
             Ok(value) => Thunk::Done(value.clone()),
             Err(error) => Thunk::Failed(error.clone()),
@@ -422,23 +408,10 @@ impl Evaluator {
             self.depth -= 1;
             return self.too_deep(id);
         }
-        self.since += 1;
-        if self.since >= LOOK_AT_CLOCK {
-            self.since = 0;
-            if self
-                .limits
-                .until
-                .is_some_and(|until| std::time::Instant::now() > until)
-            {
-                self.depth -= 1;
-                return Err(self.spent(
-                    self.span(id),
-                    "the time budget ended while this was evaluated",
-                    "a larger time budget lets it go on (--time)",
-                ));
-            }
-        }
-        let result = self.eval_node(id, env);
+        let result = match self.work(1, self.span(id)) {
+            Ok(()) => self.eval_node(id, env),
+            Err(spent) => Err(spent),
+        };
         self.depth -= 1;
         result
     }

@@ -8,7 +8,9 @@
 //! up to `MAX_DEPTH`; callers give it a large stack (`crate::script`).
 
 mod application;
+mod budget;
 mod builtins;
+mod channels;
 mod closures;
 mod collections;
 mod dots;
@@ -24,6 +26,7 @@ mod show;
 mod timed;
 mod value;
 
-pub use machine::{Evaluator, Limits, MAX_DEPTH};
+pub use budget::Limits;
+pub use machine::{Evaluator, MAX_DEPTH};
 pub use set::Set;
 pub use value::Value;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::machine::{Evaluator, Result, Thunk};
 use super::set::Set;
 use super::value::{Env, Seq, Slot, Value};
+use crate::event::EventSet;
 use crate::syntax::ast::*;
 use crate::syntax::source::Span;
 
@@ -168,8 +169,9 @@ impl Evaluator {
     fn listed(&mut self, value: Value, span: Span) -> Result<Value> {
         let value = self.canonical(value, span)?;
         Ok(match value {
-            Value::Set(set) if matches!(*set, Set::AllEventsBut(_)) => {
-                Value::Set(Arc::new(Set::Explicit(self.elements(&set, span)?)))
+            Value::Set(set) if matches!(*set, Set::Events(EventSet::AllBut(_))) => {
+                let listed = Arc::new(Set::Explicit(self.elements(&set, span)?));
+                Value::Set(self.canonical_set(&listed, span)?)
             }
             other => other,
         })

@@ -20,20 +20,6 @@ struct Reading<'a> {
 }
 
 impl Evaluator {
-    pub(super) fn event(&mut self, value: &Value, span: Span) -> Result<EventId> {
-        if let Some(&event) = self.event_ids.get(value) {
-            return Ok(event);
-        }
-        if !self.is_complete(value, span)? {
-            let shown = self.show(value);
-            return self.error(span, format!("the event {shown} is not complete"));
-        }
-        let name = self.show(value);
-        let event = self.processes.events.intern(&name);
-        self.event_ids.insert(value.clone(), event);
-        Ok(event)
-    }
-
     /// A prefix without inputs is one event; its value is returned too.
     pub(super) fn output_event(
         &mut self,

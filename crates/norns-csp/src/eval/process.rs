@@ -50,6 +50,13 @@ impl Evaluator {
                     CallKey::TimedSkip(tock) => CallBody::TimedSkip(*tock),
                     CallKey::TimedPrefix(expr, _) => CallBody::TimedPrefix(*expr, env.clone()),
                 };
+                if let CallKey::Named(_, _, values)
+                | CallKey::Lambda(_, _, values)
+                | CallKey::Body(_, values)
+                | CallKey::TimedPrefix(_, values) = &key
+                {
+                    self.argument_elements += values.iter().map(Value::elements).sum::<usize>();
+                }
                 self.bodies.insert(call, body);
                 self.calls.insert(key, call);
                 call
@@ -289,8 +296,8 @@ impl Evaluator {
                 self.link(left, &pairs, right, self.span(ties[0].0))?
             }
             Expr::Rename { pairs, stmts, .. } => {
-                let pairs = self.event_pairs(pairs, stmts, env)?;
-                self.processes.rename(left, Renaming::new(pairs))
+                let runs = self.renamed_runs(pairs, stmts, env)?;
+                self.processes.rename(left, Renaming::of_runs(runs))
             }
             _ => unreachable!("only these are on the path of operators"),
         })
@@ -309,7 +316,7 @@ impl Evaluator {
         rights.sort_unstable();
         for side in [&lefts, &rights] {
             if let Some(twice) = side.windows(2).find(|pair| pair[0] == pair[1]) {
-                let name = self.processes.events.name(twice[0]).to_owned();
+                let name = self.processes.events.name(twice[0]).into_owned();
                 return self.error_help(
                     span,
                     format!("the event {name} is linked twice"),
@@ -320,35 +327,6 @@ impl Evaluator {
         Ok(self.processes.linked(left, pairs, right))
     }
 
-    /// Pairs of events from pairs of channels, each extended in the same ways.
-    pub(super) fn event_pairs(
-        &mut self,
-        pairs: &[(ExprId, ExprId)],
-        stmts: &[Stmt],
-        env: &Env,
-    ) -> Result<Vec<(EventId, EventId)>> {
-        let mut found = Vec::new();
-        for env in self.generate(stmts, env, Bracket::Set)? {
-            for &(from, to) in pairs {
-                let (from_span, to_span) = (self.span(from), self.span(to));
-                let from = self.eval(from, &env)?;
-                let to = self.eval(to, &env)?;
-                if self.is_complete(&from, from_span)? {
-                    found.push((self.event(&from, from_span)?, self.event(&to, to_span)?));
-                    continue;
-                }
-                for extension in self.extensions(&from, from_span)? {
-                    let a = self.combine(from.clone(), extension.clone(), from_span)?;
-                    let b = self.combine(to.clone(), extension, to_span)?;
-                    found.push((self.event(&a, from_span)?, self.event(&b, to_span)?));
-                }
-            }
-        }
-        found.sort_unstable();
-        found.dedup();
-        Ok(found)
-    }
-
     pub(super) fn event_set(&mut self, id: ExprId, env: &Env) -> Result<EventSet> {
         let span = self.span(id);
         let set = self.set(id, env)?;
@@ -356,12 +334,16 @@ impl Evaluator {
     }
 
     pub(super) fn events_in(&mut self, set: &Set, span: Span) -> Result<EventSet> {
-        if let Set::AllEventsBut(missing) = set {
-            let mut events = Vec::with_capacity(missing.len());
-            for value in missing {
-                events.push(self.event(value, span)?);
+        match set {
+            Set::Events(events) => return Ok(events.clone()),
+            Set::Union(parts) => {
+                let mut events = EventSet::empty();
+                for part in parts {
+                    events = events.union(&self.events_in(part, span)?);
+                }
+                return Ok(events);
             }
-            return Ok(EventSet::all_but(events));
+            _ => {}
         }
         let mut events = Vec::new();
         for value in self.elements(set, span)? {
@@ -372,6 +354,9 @@ impl Evaluator {
 
     /// The events of a set one by one, for operators that need them listed.
     pub(super) fn listed_events(&mut self, set: &Set, span: Span) -> Result<EventSet> {
+        if let Set::Events(events @ EventSet::Only(_)) = set {
+            return Ok(events.clone());
+        }
         let mut events = Vec::new();
         for value in self.elements(set, span)? {
             events.push(self.event(&value, span)?);

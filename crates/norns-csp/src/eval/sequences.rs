@@ -1,8 +1,9 @@
 //! Sequences that are computed as far as they are needed, and values in their final form.
 
 use super::machine::{Evaluator, Result};
-use super::set::Set;
+use super::set::{MAX_LISTED_EVENTS, Set};
 use super::value::{Seq, Value};
+use crate::event::EventSet;
 use crate::syntax::source::Span;
 
 impl Evaluator {
@@ -86,7 +87,15 @@ impl Evaluator {
 pub(super) fn is_canonical(value: &Value) -> bool {
     match value {
         Value::Seq(seq) => seq.rest.is_none() && seq.items().iter().all(is_canonical),
-        Value::Set(set) => matches!(**set, Set::Explicit(_) | Set::AllEventsBut(_)),
+        Value::Set(set) => match &**set {
+            // Larger sets may be sets of events.
+            Set::Explicit(elements) => {
+                elements.len() <= MAX_LISTED_EVENTS || !matches!(elements[0], Value::Dot(_))
+            }
+            Set::Events(EventSet::Only(members)) => members.len() > MAX_LISTED_EVENTS,
+            Set::Events(EventSet::AllBut(_)) => true,
+            _ => false,
+        },
         Value::Tuple(items) | Value::Dot(items) => items.iter().all(is_canonical),
         _ => true,
     }

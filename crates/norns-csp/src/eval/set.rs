@@ -1,18 +1,21 @@
 //! Sets of values, as symbolic as they can stay.
 //!
-//! `Events` and what is left of it after taking events away is kept by what it lacks; products,
-//! unions and the infinite sets are kept as such. A finite set that must be compared or be an
-//! element is made `Explicit` first (`Evaluator::canonical`).
+//! Sets of events are kept by the numbers of the events (`channels`); products, unions and the
+//! infinite sets are kept as such. A set that must be compared or be an element gets its canonical
+//! form first (`Evaluator::canonical`): `Explicit` for a finite set, but `Events` for a large set of
+//! events and for one that is given by what it lacks.
 
 use std::sync::Arc;
 
 use super::machine::{Error, Evaluator};
 use super::value::Value;
 use crate::diagnostic::{Diagnostic, Stage};
+use crate::event::EventSet;
 use crate::resolve::{DefId, DefKind};
 use crate::syntax::source::Span;
 
-/// More elements than this are not enumerated.
+/// Sets of more events than this are kept by the numbers of their events.
+pub(super) const MAX_LISTED_EVENTS: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Set {
@@ -24,8 +27,8 @@ pub enum Set {
     Processes,
     /// All values of a datatype.
     Datatype(DefId),
-    /// All events but these (sorted).
-    AllEventsBut(Vec<Value>),
+    /// Events by their numbers.
+    Events(EventSet),
     /// Dots with one part from each set.
     Dots(Vec<Arc<Set>>),
     Tuples(Vec<Arc<Set>>),
@@ -142,24 +145,12 @@ impl Evaluator {
                 )
                 .help("Seq(S) has sequences of any length; take a finite set of sequences"),
             )),
-            Set::AllEventsBut(missing) => {
-                let mut all = Vec::new();
-                for channel in self.channels.clone() {
-                    let set = self.productions(&Value::Dot([Value::Head(channel)].into()), span)?;
-                    all.extend(self.elements(&set, span)?);
-                    if all.len() > self.limits.elements {
-                        return Err(self.too_large(span));
-                    }
-                }
-                all.sort();
-                all.dedup();
-                all.retain(|event| missing.binary_search(event).is_err());
-                Ok(all)
-            }
+            Set::Events(events) => self.values_of(events, span),
             Set::Dots(parts) => {
                 let lists = self.all_elements(parts, span)?;
                 let mut all = Vec::new();
                 for combination in combinations(&lists) {
+                    self.work(1, span)?;
                     let mut flat = Vec::new();
                     for value in combination {
                         match value {
@@ -199,6 +190,7 @@ impl Evaluator {
                 }
                 let mut all = Vec::with_capacity(1 << elements.len());
                 for mask in 0..1usize << elements.len() {
+                    self.work(1, span)?;
                     let chosen = elements
                         .iter()
                         .enumerate()
@@ -220,6 +212,7 @@ impl Evaluator {
                 for key in keys {
                     let mut next = all.clone();
                     for map in &all {
+                        self.work(values.len(), span)?;
                         for value in &values {
                             let mut map = map.clone();
                             map.insert(key.clone(), value.clone());
@@ -258,7 +251,7 @@ impl Evaluator {
 
     pub(super) fn is_finite(&mut self, set: &Set) -> bool {
         match set {
-            Set::Explicit(_) | Set::Chars | Set::AllEventsBut(_) => true,
+            Set::Explicit(_) | Set::Chars | Set::Events(_) => true,
             Set::Datatype(def) => {
                 if let Some(&finite) = self.finite.get(def) {
                     return finite;
@@ -285,12 +278,26 @@ impl Evaluator {
         }
     }
 
-    /// A finite set becomes explicit; others, and `Events` but some, stay as they are.
+    /// The same set in the form in which equal sets are equal values. Infinite sets stay as they
+    /// are.
     pub(super) fn canonical_set(&mut self, set: &Arc<Set>, span: Span) -> Result<Arc<Set>, Error> {
         match &**set {
-            Set::Explicit(_) | Set::AllEventsBut(_) => Ok(set.clone()),
+            Set::Explicit(elements) => {
+                if elements.len() <= MAX_LISTED_EVENTS {
+                    return Ok(set.clone());
+                }
+                Ok(match self.as_events(set, span)? {
+                    Some(events) => Arc::new(Set::Events(events)),
+                    None => set.clone(),
+                })
+            }
+            Set::Events(EventSet::Only(members)) if members.len() <= MAX_LISTED_EVENTS => {
+                Ok(Arc::new(Set::Explicit(self.elements(set, span)?)))
+            }
+            Set::Events(_) => Ok(set.clone()),
             other if self.is_finite(other) => {
-                Ok(Arc::new(Set::Explicit(self.elements(other, span)?)))
+                let listed = Arc::new(Set::Explicit(self.elements(other, span)?));
+                self.canonical_set(&listed, span)
             }
             _ => Ok(set.clone()),
         }
@@ -308,7 +315,7 @@ impl Evaluator {
                 Some(head) => self.constructors(*def).contains(&head),
                 None => false,
             },
-            (Set::AllEventsBut(missing), _) => missing.binary_search(value).is_err(),
+            (Set::Events(events), _) => events.contains(self.event(value, span)?),
             (Set::Union(parts), _) => {
                 for part in parts {
                     if self.contains(part, value, span)? {
@@ -366,6 +373,10 @@ impl Evaluator {
     /// Whether all elements of `a` are in `b`. An infinite `a` is compared with `b` only where
     /// their kinds decide it.
     pub(super) fn is_subset(&mut self, a: &Set, b: &Set, span: Span) -> Result<bool, Error> {
+        if let Some((EventSet::Only(a), b)) = self.both_events(a, b, span)? {
+            let left = EventSet::Only(a).difference(&b);
+            return Ok(left == EventSet::empty());
+        }
         if !self.is_finite(a) {
             match (a, b) {
                 _ if a == b => return Ok(true),
@@ -380,6 +391,7 @@ impl Evaluator {
             }
         }
         for element in self.elements(a, span)? {
+            self.work(1, span)?;
             if !self.contains(b, &element, span)? {
                 return Ok(false);
             }
@@ -393,21 +405,19 @@ impl Evaluator {
         b: &Arc<Set>,
         span: Span,
     ) -> Result<Arc<Set>, Error> {
+        if let Some((a, b)) = self.both_events(a, b, span)? {
+            return Ok(Arc::new(Set::Events(a.union(&b))));
+        }
         Ok(match (&**a, &**b) {
             (Set::Explicit(x), _) if x.is_empty() => b.clone(),
             (_, Set::Explicit(y)) if y.is_empty() => a.clone(),
-            (Set::AllEventsBut(x), Set::AllEventsBut(y)) => {
-                let both = x.iter().filter(|event| y.binary_search(event).is_ok());
-                Arc::new(Set::AllEventsBut(both.cloned().collect()))
-            }
-            (Set::AllEventsBut(missing), _) => self.without(missing, b, span)?,
-            (_, Set::AllEventsBut(missing)) => self.without(missing, a, span)?,
             (Set::Ints, _) | (_, Set::Ints) => Arc::new(Set::Ints),
             (Set::Processes, _) | (_, Set::Processes) => Arc::new(Set::Processes),
             (Set::IntsFrom(x), Set::IntsFrom(y)) => Arc::new(Set::IntsFrom(*x.min(y))),
             _ if self.is_finite(a) && self.is_finite(b) => {
                 let x = self.elements(a, span)?;
                 let y = self.elements(b, span)?;
+                self.work(x.len() + y.len(), span)?;
                 let mut all = Vec::with_capacity(x.len() + y.len());
                 let (mut x, mut y) = (x.into_iter().peekable(), y.into_iter().peekable());
                 while let (Some(p), Some(q)) = (x.peek(), y.peek()) {
@@ -428,20 +438,27 @@ impl Evaluator {
         })
     }
 
-    /// All events but those of `missing` that are not in `set`.
-    fn without(
+    /// Two sets as sets of events, if one of them is kept by numbers and so the other can be.
+    fn both_events(
         &mut self,
-        missing: &[Value],
-        set: &Arc<Set>,
+        a: &Set,
+        b: &Set,
         span: Span,
-    ) -> Result<Arc<Set>, Error> {
-        let mut left = Vec::new();
-        for event in missing {
-            if !self.contains(set, event, span)? {
-                left.push(event.clone());
-            }
+    ) -> Result<Option<(EventSet, EventSet)>, Error> {
+        if !matches!(a, Set::Events(_)) && !matches!(b, Set::Events(_)) {
+            return Ok(None);
         }
-        Ok(Arc::new(Set::AllEventsBut(left)))
+        // The other one may be a product or a union of events that are numbered one by one.
+        let mut both = Vec::with_capacity(2);
+        for set in [a, b] {
+            both.push(match self.as_events(set, span)? {
+                Some(events) => events,
+                None if self.is_finite(set) => self.events_in(set, span)?,
+                None => return Ok(None),
+            });
+        }
+        let b = both.pop().expect("two sets");
+        Ok(both.pop().map(|a| (a, b)))
     }
 
     pub(super) fn intersection(
@@ -450,12 +467,8 @@ impl Evaluator {
         b: &Arc<Set>,
         span: Span,
     ) -> Result<Arc<Set>, Error> {
-        if let (Set::AllEventsBut(x), Set::AllEventsBut(y)) = (&**a, &**b) {
-            let mut both = x.clone();
-            both.extend(y.iter().cloned());
-            both.sort();
-            both.dedup();
-            return Ok(Arc::new(Set::AllEventsBut(both)));
+        if let Some((a, b)) = self.both_events(a, b, span)? {
+            return Ok(Arc::new(Set::Events(a.intersection(&b))));
         }
         match (&**a, &**b) {
             (Set::Ints, Set::Ints | Set::IntsFrom(_)) => return Ok(b.clone()),
@@ -466,12 +479,13 @@ impl Evaluator {
             _ => {}
         }
         // The side that lists its elements is filtered by the other.
-        let (listed, filter) = match matches!(**a, Set::AllEventsBut(_)) || !self.is_finite(a) {
+        let (listed, filter) = match !self.is_finite(a) || matches!(**a, Set::Events(_)) {
             true => (b, a),
             false => (a, b),
         };
         let mut left = Vec::new();
         for element in self.elements(listed, span)? {
+            self.work(1, span)?;
             if self.contains(filter, &element, span)? {
                 left.push(element);
             }
@@ -485,21 +499,12 @@ impl Evaluator {
         b: &Arc<Set>,
         span: Span,
     ) -> Result<Arc<Set>, Error> {
-        if let Set::AllEventsBut(missing) = &**a {
-            if let Set::AllEventsBut(other) = &**b {
-                let left = other
-                    .iter()
-                    .filter(|event| missing.binary_search(event).is_err());
-                return Ok(Arc::new(Set::Explicit(left.cloned().collect())));
-            }
-            let mut all = missing.clone();
-            all.extend(self.elements(b, span)?);
-            all.sort();
-            all.dedup();
-            return Ok(Arc::new(Set::AllEventsBut(all)));
+        if let Some((a, b)) = self.both_events(a, b, span)? {
+            return Ok(Arc::new(Set::Events(a.difference(&b))));
         }
         let mut left = Vec::new();
         for element in self.elements(a, span)? {
+            self.work(1, span)?;
             if !self.contains(b, &element, span)? {
                 left.push(element);
             }
@@ -530,7 +535,8 @@ impl Evaluator {
                 }
                 true
             }
-            Set::AllEventsBut(_) => self.elements(set, span)?.is_empty(),
+            Set::Events(EventSet::Only(members)) => members.is_empty(),
+            Set::Events(_) => self.elements(set, span)?.is_empty(),
         })
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::machine::Evaluator;
 use super::set::Set;
 use super::value::{Code, Value};
+use crate::event::{EventId, EventSet, Runs};
 use crate::process::Process;
 use crate::syntax::print::quote;
 
@@ -127,6 +128,45 @@ impl Evaluator {
         });
     }
 
+    /// Whole channels, or what they have with some of their fields, by their names; other events one by one.
+    fn write_events(&self, events: &Runs, out: &mut String) {
+        let mut channels = Vec::new();
+        let mut others = Vec::new();
+        let runs = events.runs();
+        for (first, count) in runs.flat_map(|run| self.numbering.split(run.0, run.1)) {
+            match self.numbering.beginning(first, count) {
+                Some(channel) => channels.push(channel),
+                _ if others.len() < MAX_TEXT => {
+                    let events = (first.0..first.0 + count).take(MAX_TEXT);
+                    others.extend(events.map(|event| self.numbering.value(EventId(event))));
+                }
+                _ => {}
+            }
+        }
+        channels.sort();
+        others.sort();
+        let both = !channels.is_empty() && !others.is_empty();
+        if both {
+            out.push_str("union(");
+        }
+        if !channels.is_empty() {
+            out.push_str("{|");
+            self.write_list(&channels, ", ", out);
+            out.push_str("|}");
+        }
+        if both {
+            out.push_str(", ");
+        }
+        if channels.is_empty() || both {
+            out.push('{');
+            self.write_list(&others, ", ", out);
+            out.push('}');
+        }
+        if both {
+            out.push(')');
+        }
+    }
+
     fn write_set(&self, set: &Set, out: &mut String) {
         match set {
             Set::Explicit(elements) => {
@@ -153,11 +193,12 @@ impl Evaluator {
             Set::Chars => out.push_str("Char"),
             Set::Datatype(def) => out.push_str(self.resolved.name(*def)),
             Set::Processes => out.push_str("Proc"),
-            Set::AllEventsBut(missing) if missing.is_empty() => out.push_str("Events"),
-            Set::AllEventsBut(missing) => {
-                out.push_str("diff(Events, {");
-                self.write_list(missing, ", ", out);
-                out.push_str("})");
+            Set::Events(EventSet::Only(members)) => self.write_events(members, out),
+            Set::Events(EventSet::AllBut(missing)) if missing.is_empty() => out.push_str("Events"),
+            Set::Events(EventSet::AllBut(missing)) => {
+                out.push_str("diff(Events, ");
+                self.write_events(missing, out);
+                out.push(')');
             }
             Set::Dots(parts) => {
                 // A channel with the first of its fields: the rest is what it declares.

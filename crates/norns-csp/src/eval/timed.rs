@@ -37,14 +37,9 @@ pub(super) struct Clock {
 
 /// A set of synchronised events with the tock of the section, if there is one.
 pub(super) fn with_tock(events: EventSet, tock: Option<EventId>) -> EventSet {
-    match (events, tock) {
-        (events, None) => events,
-        (EventSet::Only(members), Some(tock)) => {
-            EventSet::only(members.iter().copied().chain([tock]))
-        }
-        (EventSet::AllBut(others), Some(tock)) => {
-            EventSet::all_but(others.iter().copied().filter(|&event| event != tock))
-        }
+    match tock {
+        None => events,
+        Some(tock) => events.union(&EventSet::only([tock])),
     }
 }
 

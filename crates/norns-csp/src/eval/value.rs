@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::set::Set;
 use crate::builtin::Builtin;
@@ -34,6 +34,22 @@ pub enum Value {
     Opaque(u32),
 }
 
+impl Value {
+    /// How many elements a collection lists.
+    pub fn elements(&self) -> usize {
+        match self {
+            Value::Tuple(items) | Value::Dot(items) => items.len(),
+            Value::Seq(seq) => seq.items().len(),
+            Value::Set(set) => match &**set {
+                Set::Explicit(elements) => elements.len(),
+                _ => 0,
+            },
+            Value::Map(map) => 2 * map.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// A part of a shared sequence, and what follows it.
 #[derive(Clone, Debug)]
 pub struct Seq {
@@ -60,6 +76,12 @@ impl Seq {
     /// The items that are known.
     pub fn items(&self) -> &[Value] {
         &self.items[self.start as usize..self.end as usize]
+    }
+
+    /// The items that it shares with other sequences, and their address.
+    pub fn shared(&self) -> (usize, Weak<[Value]>) {
+        let address = Arc::as_ptr(&self.items).cast::<Value>() as usize;
+        (address, Arc::downgrade(&self.items))
     }
 
     /// Without the first `front` and the last `back` known items.

@@ -6,6 +6,7 @@ mod render;
 
 use crate::event::{EventId, Events};
 use crate::process::ProcId;
+use std::borrow::Cow;
 
 pub use page::{Section, page};
 
@@ -78,7 +79,7 @@ pub struct Counterexample {
     pub(crate) origins: Vec<ProcId>,
 }
 
-fn list<'a>(events: &'a Events, of: &'a [EventId]) -> impl Iterator<Item = &'a str> {
+fn list<'a>(events: &'a Events, of: &'a [EventId]) -> impl Iterator<Item = Cow<'a, str>> {
     of.iter().map(|&event| events.name(event))
 }
 
@@ -86,10 +87,9 @@ fn list<'a>(events: &'a Events, of: &'a [EventId]) -> impl Iterator<Item = &'a s
 const SHOWN: usize = 12;
 
 fn set(events: &Events, of: &[EventId]) -> String {
-    let mut names: Vec<&str> = list(events, of).take(SHOWN).collect();
-    let more = format!("… {} more", of.len().saturating_sub(SHOWN));
+    let mut names: Vec<Cow<str>> = list(events, of).take(SHOWN).collect();
     if of.len() > SHOWN {
-        names.push(&more);
+        names.push(format!("… {} more", of.len() - SHOWN).into());
     }
     format!("{{{}}}", names.join(", "))
 }

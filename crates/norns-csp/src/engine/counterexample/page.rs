@@ -238,13 +238,13 @@ fn cells(
         "<tr>"
     });
     html.raw("<td class=\"n\">").text(number).raw("</td><td>");
-    html.text(events.name(step.event)).raw("</td>");
+    html.text(&events.name(step.event)).raw("</td>");
     for &lane in lanes {
         match step.parts.iter().find(|part| part.0 == lane) {
             None => html.raw("<td class=\"lane\"></td>"),
             Some(&(_, event)) => {
                 html.raw("<td class=\"lane did\">")
-                    .text(own_name(events, event));
+                    .text(&own_name(events, event));
                 let inside = example.inside(events, step, lane);
                 if !inside.is_empty() {
                     html.raw("<small>").text(&inside).raw("</small>");

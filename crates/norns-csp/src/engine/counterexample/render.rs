@@ -1,5 +1,6 @@
 //! Counterexamples for a terminal, for programs and for `dot`.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
@@ -10,11 +11,11 @@ use crate::engine::counterexample::{Counterexample, Step, Violation, list, set};
 use crate::event::{EventId, Events};
 
 /// How an event of a component is called.
-pub(super) fn own_name(events: &Events, event: EventId) -> &str {
+pub(super) fn own_name(events: &Events, event: EventId) -> Cow<'_, str> {
     match event {
-        EventId::TAU => "an internal step",
-        EventId::TICK => "ends",
-        DONE => "has ended",
+        EventId::TAU => "an internal step".into(),
+        EventId::TICK => "ends".into(),
+        DONE => "has ended".into(),
         event => events.name(event),
     }
 }
@@ -51,7 +52,7 @@ impl Counterexample {
                 let event = own_name(events, inside.event);
                 match &inside.process {
                     Some(process) => format!("{process}: {event}"),
-                    None => event.to_owned(),
+                    None => event.into_owned(),
                 }
             })
             .collect();
@@ -62,7 +63,7 @@ impl Counterexample {
     pub fn text(&self, events: &Events) -> String {
         let mut out = String::new();
         let trace: Vec<_> = self.trace();
-        let names: Vec<&str> = list(events, &trace).collect();
+        let names: Vec<Cow<str>> = list(events, &trace).collect();
         let _ = writeln!(out, "trace: <{}>", folded_trace(&names));
         let _ = writeln!(out, "{}", self.reason(events));
         if self.components.len() > 1 || self.steps.iter().any(|step| !step.inside.is_empty()) {
@@ -138,7 +139,7 @@ impl Counterexample {
                     if event == DONE {
                         "done".into()
                     } else {
-                        events.name(event).to_owned()
+                        events.name(event).into_owned()
                     }
                 })
                 .collect()
@@ -240,7 +241,7 @@ impl Counterexample {
                 let from = at[component];
                 at[component] += 1;
                 let label = if event == DONE {
-                    "ended"
+                    "ended".into()
                 } else {
                     events.name(event)
                 };
@@ -249,7 +250,7 @@ impl Counterexample {
                     "  n{component}_{from} -> n{component}_{} [label=\"{} {}\"];",
                     from + 1,
                     number + 1,
-                    quote(label)
+                    quote(&label)
                 );
                 joined.push(format!("n{component}_{}", from + 1));
             }
@@ -280,11 +281,11 @@ impl Counterexample {
 }
 
 /// A trace on one line; a block of events that is repeated stands once, with a number.
-fn folded_trace(names: &[&str]) -> String {
+fn folded_trace(names: &[Cow<str>]) -> String {
     let mut parts: Vec<String> = Vec::new();
     for fold in folds(names) {
         match fold {
-            Fold::Steps(range) => parts.extend(names[range].iter().map(|&name| name.to_owned())),
+            Fold::Steps(range) => parts.extend(names[range].iter().map(|name| name.to_string())),
             Fold::Repeated { range, times } => {
                 parts.push(format!("({}) × {times}", names[range].join(", ")));
             }

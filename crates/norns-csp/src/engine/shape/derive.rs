@@ -212,9 +212,10 @@ impl Deriver<'_, '_, '_> {
                     rule.next = self.rewrap(node, process, rule.next, |next| {
                         Shape::Rename(next, renaming)
                     });
-                    match pairs.images(rule.event) {
-                        [] => rules.push(rule),
-                        images => rules.extend(images.iter().map(|&(_, event)| Rule {
+                    let images = pairs.images(rule.event);
+                    match images.len() {
+                        0 => rules.push(rule),
+                        _ => rules.extend(images.map(|event| Rule {
                             event,
                             ..rule.clone()
                         })),
@@ -447,9 +448,12 @@ impl Deriver<'_, '_, '_> {
     }
 }
 
+// Larger sets are asked for each event instead of being listed.
+const MAX_LISTED: usize = 1024;
+
 /// Which of several sets have an event, without asking each of many.
 struct Holders {
-    // Sets given by their members, by event; the others are asked.
+    // Sets given by their members, by event; the others, and very large ones, are asked.
     listed: FxHashMap<EventId, Vec<usize>>,
     others: Vec<(usize, Arc<EventSet>)>,
 }
@@ -460,12 +464,12 @@ impl Holders {
         let mut others = Vec::new();
         for (i, set) in sets.iter().enumerate() {
             match set.members() {
-                Some(members) => {
-                    for &event in members {
+                Some(members) if members.len() <= MAX_LISTED => {
+                    for event in members.iter() {
                         listed.entry(event).or_default().push(i);
                     }
                 }
-                None => others.push((i, set.clone())),
+                _ => others.push((i, set.clone())),
             }
         }
         Holders { listed, others }

@@ -1,0 +1,115 @@
+//! A budget ends a check wherever it is: while it evaluates, compiles, compresses or searches.
+
+use std::time::{Duration, Instant};
+
+use norns_csp::Budget;
+use norns_csp::check::Options;
+use norns_csp::script::{Answer, Script, no_includes};
+
+fn answer(text: &str, budget: Budget) -> Answer {
+    let mut script = Script::load("test", text, &mut no_includes).expect("the script is right");
+    let options = Options {
+        budget,
+        ..Options::default()
+    };
+    let (answer, _) = script.check(0, &options, &mut |_| {}).expect("no error");
+    answer
+}
+
+/// Checks that the only assertion of each script is undecided soon after its time.
+fn ends_in_time(scripts: &[(&str, &str)]) {
+    for (what, text) in scripts {
+        let started = Instant::now();
+        let budget = Budget {
+            time: Some(Duration::from_millis(200)),
+            ..Budget::default()
+        };
+        let answer = answer(text, budget);
+        assert!(matches!(answer, Answer::Undecided(_)), "{what}: {answer:?}");
+        let took = started.elapsed();
+        // The machine that runs the tests may be busy.
+        assert!(took < Duration::from_secs(5), "{what}: {took:?}");
+    }
+}
+
+#[test]
+fn time_ends_evaluation() {
+    ends_in_time(&[
+        (
+            "a renaming that is no shift",
+            "channel c, d : {0..3000}.{0..3000}
+             P = c.0.0 -> P
+             assert STOP [T= P[[c.x.y <- d.y.x | x <- {0..3000}, y <- {0..3000}]]",
+        ),
+        (
+            "a set that is listed",
+            "channel c : {0..3000}.{0..3000}
+             P(S) = [] e : S @ e -> P(S)
+             assert STOP [T= P({c.x.y | x <- {0..3000}, y <- {0..3000}, x > 2000})",
+        ),
+        (
+            "unions of sets",
+            "channel c : {0..1}
+             grow(S, n) = if n == 0 then S else grow(union(S, {(n, x) | x <- {0..1000}}), n - 1)
+             assert STOP [T= c!(card(grow({}, 1000)) % 2) -> STOP",
+        ),
+        (
+            "all subsets",
+            "channel c : {0..1}
+             assert STOP [T= c!(card(Set({1..24})) % 2) -> STOP",
+        ),
+        (
+            "a long computation",
+            "channel c : {0..1}
+             down(n) = if n == 0 then 0 else down(n - 1)
+             long(n) = if n == 0 then 0 else down(1000) + long(n - 1)
+             assert STOP [T= c!(long(30000) % 2) -> STOP",
+        ),
+    ]);
+}
+
+#[test]
+fn time_ends_compiling() {
+    ends_in_time(&[
+        (
+            "one state of a large process",
+            "channel c : {0..400}.{0..400}
+             P(n) = if n == 0 then c?x?y -> P(0) else (P(n - 1) [| {} |] c?x?y -> P(n)) \\ {c.n.n}
+             assert STOP [F= P(60)",
+        ),
+        (
+            "a compression",
+            "transparent wbisim
+             channel a, b : {0..1}
+             P(n, m) = a.(n % 2) -> P((n * 7 + m) % 1009, m) [] b.(m % 2) -> P(m, (n + 1) % 997)
+             assert STOP [F= wbisim(P(0, 0) \\ {a.0, b.1})",
+        ),
+    ]);
+}
+
+#[test]
+fn memory_ends_evaluation() {
+    for text in [
+        "channel c : {0..1}
+         P(s) = c.0 -> P(s^<1>)
+         assert P(<>) :[deadlock free]",
+        "channel c : {0..1}
+         table = <<(n, x) | x <- <0..9000>> | n <- <1..3000>>
+         total(<>) = 0
+         total(<s>^rest) = #s + total(rest)
+         assert STOP [T= c!(total(table) % 2) -> STOP",
+    ] {
+        let budget = Budget {
+            bytes: Some(32 << 20),
+            time: Some(Duration::from_secs(60)),
+            ..Budget::default()
+        };
+        let Answer::Undecided(why) = answer(text, budget) else {
+            panic!("{text} was decided in 32 MB");
+        };
+        assert!(
+            !why.contains("time") && !why.contains(" s "),
+            "{text}: {why}"
+        );
+    }
+}
