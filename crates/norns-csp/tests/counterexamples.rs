@@ -65,6 +65,26 @@ fn a_compressed_component_is_opened() {
 }
 
 #[test]
+fn a_deep_violation_is_found() {
+    // Breadth first, two million states come before the last event.
+    let (all, events) = counterexamples(
+        "channel e : {0..20}
+         channel done
+         P(i) = e.i -> done -> STOP
+         assert RUN({| e |}) [T= || i : {0..20} @ [{e.i, done}] P(i)
+        ",
+        1,
+    );
+    let trace = all[0].trace();
+    assert_eq!(trace.len(), 22);
+    assert_eq!(
+        trace.last().map(|&event| events.name(event)),
+        Some("done".into())
+    );
+    assert!(!all[0].shortest, "it was not found breadth first");
+}
+
+#[test]
 fn different_counterexamples_are_shown() {
     let text = "channel a, b, c, d
         assert RUN({a}) [T= a -> (b -> STOP [] c -> STOP [] d -> STOP)

@@ -223,6 +223,7 @@ impl Evaluator {
                             }
                         };
                         for value in values {
+                            self.work(1, span)?;
                             let mut slots = Vec::new();
                             if self.bind(*pat, &Slot::Value(value), &env, &mut slots)? {
                                 next.push(frame(slots, &env));
