@@ -67,7 +67,7 @@ impl Partition {
         meter: &Meter,
     ) -> Result<Vec<u32>, Spent> {
         let mut numbers: FxHashMap<(u32, Signature), usize> = FxHashMap::default();
-        let mut groups: Vec<(Option<(u32, Signature)>, Vec<u32>)> = Vec::new();
+        let mut groups: Vec<Vec<u32>> = Vec::new();
         for (looked, &s) in dirty.iter().enumerate() {
             if looked % LOOK_AT_CLOCK == 0 {
                 meter.in_time()?;
@@ -75,17 +75,15 @@ impl Partition {
             let key = (self.class[s as usize], signature(s, &self.class));
             let number = *numbers.entry(key).or_insert(groups.len());
             if number == groups.len() {
-                groups.push((None, Vec::new()));
+                groups.push(Vec::new());
             }
-            groups[number].1.push(s);
+            groups[number].push(s);
         }
-        for (key, number) in numbers {
-            groups[number].0 = Some(key);
-        }
+        let mut keys: Vec<((u32, Signature), usize)> = numbers.into_iter().collect();
+        keys.sort_unstable_by_key(|key| key.1);
         let mut by_class: FxHashMap<u32, Vec<(Signature, Vec<u32>)>> = FxHashMap::default();
         let mut order = Vec::new();
-        for (key, members) in groups {
-            let (c, signature) = key.expect("each group has a key");
+        for (((c, signature), _), members) in keys.into_iter().zip(groups) {
             let parts = by_class.entry(c).or_insert_with(|| {
                 order.push(c);
                 Vec::new()

@@ -108,7 +108,7 @@ impl Numbering {
             rest /= channel.fields[given].values.len() as u32;
             given += 1;
         }
-        if rest != count || (first.0 - channel.first.0) % count != 0 {
+        if rest != count || !(first.0 - channel.first.0).is_multiple_of(count) {
             return None;
         }
         let Value::Dot(items) = channel.value(first) else {

@@ -68,7 +68,7 @@ impl Search<'_> {
         let mut visited = 0u64;
         while let Some(index) = stack.pop() {
             visited += 1;
-            if visited % (1 << 12) == 0 {
+            if visited.is_multiple_of(1 << 12) {
                 let states = (self.store.len() + seen.len()) as u64;
                 let bytes = self.store.bytes() + seen.bytes() + 4 * parents.len();
                 let spent = watch.meter.spent(Activity::Searching, states, bytes as u64);
