@@ -4,6 +4,7 @@
 //! path through the model, so every step of it is the next step of one thread, and the steps give the
 //! schedule. The optimistic meaning is used: a replay finds out whether the program can follow.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -208,11 +209,11 @@ fn schedule(
     let mut next_step = vec![0; cspm.steps.len()];
     let mut next_event = vec![0; cspm.steps.len()];
     let mut schedule = Vec::new();
-    let mut names: Vec<Vec<&str>> = Vec::new();
+    let mut names: Vec<Vec<Cow<str>>> = Vec::new();
     for step in &counterexample.steps {
         let parts = step.parts.iter().map(|&(_, event)| event);
         let inside = step.inside.iter().map(|inside| inside.event);
-        let mut of_step: Vec<&str> = Vec::new();
+        let mut of_step: Vec<Cow<str>> = Vec::new();
         for event in parts.chain(inside).chain([step.event]) {
             let name = events.name(event);
             if !of_step.contains(&name) {
@@ -242,7 +243,7 @@ fn schedule(
         let steps = &cspm.steps[thread];
         if steps
             .get(next_step[thread])
-            .is_none_or(|(step, _)| !is_same(step, name))
+            .is_none_or(|(step, _)| !is_same(step, &name))
         {
             continue;
         }
