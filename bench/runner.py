@@ -79,6 +79,15 @@ def crate_source(folder, crate, version, pattern):
     return found[0]
 
 
+def cpu_time(command, environment, directory):
+    """User and system seconds of one run."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=False, env=environment, cwd=directory,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def fail(what, help=None):
     print(f"error: {what}", file=sys.stderr)
     if help:
