@@ -61,7 +61,7 @@ pub struct Confirmation<'a, P: Program> {
     /// What may have ordered threads unseen: the report of a detector is then no proof.
     unseen_order: Option<String>,
     work: &'a Budget,
-    refinement: Refinement<'a>,
+    pub(crate) refinement: Refinement<'a>,
     loops: WaitLoops,
     /// The races that runs have shown, by their program counters.
     seen: BTreeMap<[u64; 2], Proof>,

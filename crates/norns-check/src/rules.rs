@@ -14,6 +14,9 @@ use crate::program::{Outcome, Program};
 const SHOWN: usize = 4;
 /// How often a rule is tried to break with random priorities, when no schedule does.
 const RANDOM_TRIES: u64 = 5;
+/// How many schedules of one order of events are tried: after the first, those that `refine` makes of what
+/// the program did not follow.
+const ROUNDS: usize = 4;
 
 impl<E> Check<'_, E> {
     pub(crate) fn check_rules<P: Program<Error = E>>(
@@ -36,6 +39,16 @@ impl<E> Check<'_, E> {
                 return Ok(());
             }
         };
+        for event in property.events_without(trace) {
+            let problem = format!("the run has no event `{event}`");
+            self.all.not_analysed.push(NotAnalysed::Rules { problem });
+        }
+        for rule in checked.allow_nothing {
+            let problem = format!(
+                "the specification of `{rule}` allows no event at all, so that the first one breaks it"
+            );
+            self.all.not_analysed.push(NotAnalysed::Rules { problem });
+        }
         for (rule, reason) in checked.undecided {
             self.all.undecided += 1;
             let problem = format!("`{rule}` is not decided: {reason}");
@@ -52,13 +65,15 @@ impl<E> Check<'_, E> {
             }
             self.observer.progress(Progress::Replaying { number, of });
             let shown = broken.events.len().saturating_sub(SHOWN);
+            let order = Bug::Order {
+                events: broken.events[shown..].to_vec(),
+            };
             let witness = Witness {
                 schedule: broken.schedule.clone(),
-                bug: Bug::Order {
-                    events: broken.events[shown..].to_vec(),
-                },
+                bug: broken.deadlock.clone().unwrap_or(order),
             };
             let mut finding = predicted(trace).finding(&witness);
+            finding.kind = Kind::Order;
             finding.rule = Some(broken.rule.clone());
             let tried = confirmation.break_rule(property, broken, witness, *limits)?;
             match tried.how {
@@ -96,31 +111,81 @@ impl<P: Program> Confirmation<'_, P> {
             how: None,
             verdict: None,
         };
-        let schedules = [Accesses::Free, Accesses::Ordered].map(Way::Schedule);
-        let random = (1..=RANDOM_TRIES).map(Way::Priorities);
-        for way in schedules.into_iter().chain(random) {
-            if self.is_out_of_time() {
-                break;
+        let bug = witness.bug;
+        // The schedule of a round, with the order of all events and not only of those that are shown.
+        let order = Bug::Order {
+            events: broken.events.clone(),
+        };
+        let mut next = Some(Witness {
+            schedule: witness.schedule,
+            bug: broken.deadlock.clone().unwrap_or(order),
+        });
+        for _ in 0..ROUNDS {
+            let Some(whole) = next.take() else { break };
+            tries.last.witness = Witness {
+                schedule: whole.schedule.clone(),
+                bug: bug.clone(),
+            };
+            let mut left_at = None;
+            for way in [Accesses::Free, Accesses::Ordered].map(Way::Schedule) {
+                let outcome = self.try_to_break(property, broken, way, limits, &mut tries)?;
+                let Some(outcome) = outcome else {
+                    return Ok(tries);
+                };
+                if let Outcome::Infeasible { event, .. } = outcome {
+                    left_at = event;
+                }
             }
-            let replayed = self.replay(&witness, way)?;
-            let reason =
-                property.is_broken_by(self.trace, broken.assertion, &replayed.events, limits);
-            if let Ok(Some(reason)) = reason {
-                tries.last.way = way;
-                tries.how = Some(format!(
-                    "the events of the run broke the rule `{}`: {reason}",
-                    broken.rule
-                ));
+            next = self
+                .refinement
+                .again(&whole, left_at)
+                .map(|again| again.witness);
+        }
+        for way in (1..=RANDOM_TRIES).map(Way::Priorities) {
+            let outcome = self.try_to_break(property, broken, way, limits, &mut tries)?;
+            if outcome.is_none() {
                 break;
-            }
-            if tries.verdict.is_none() {
-                tries.verdict = Some(match replayed.outcome {
-                    Outcome::Infeasible { why, .. } => Verdict::Infeasible(why),
-                    Outcome::TimedOut => Verdict::TimedOut,
-                    _ => Verdict::NoBug,
-                });
             }
         }
         Ok(tries)
+    }
+
+    /// Runs the program once; `None` if that decides, or if there is no time.
+    fn try_to_break(
+        &mut self,
+        property: &Property,
+        broken: &Broken,
+        way: Way,
+        limits: Limits,
+        tries: &mut Tries,
+    ) -> Result<Option<Outcome>, P::Error> {
+        if self.is_out_of_time() {
+            return Ok(None);
+        }
+        let witness = tries.last.witness.clone();
+        let replayed = self.replay(&witness, way)?;
+        let reason = property.is_broken_by(self.trace, broken.assertion, &replayed.events, limits);
+        if let (Some(_), Outcome::Confirmed(proof)) = (&broken.deadlock, &replayed.outcome) {
+            tries.last.way = way;
+            let proof = proof.describe();
+            tries.how = Some(format!("{proof}, which breaks the rule `{}`", broken.rule));
+            return Ok(None);
+        }
+        if let Ok(Some(reason)) = reason {
+            tries.last.way = way;
+            tries.how = Some(format!(
+                "the events of the run broke the rule `{}`: {reason}",
+                broken.rule
+            ));
+            return Ok(None);
+        }
+        if tries.verdict.is_none() {
+            tries.verdict = Some(match &replayed.outcome {
+                Outcome::Infeasible { why, .. } => Verdict::Infeasible(why.clone()),
+                Outcome::TimedOut => Verdict::TimedOut,
+                _ => Verdict::NoBug,
+            });
+        }
+        Ok(Some(replayed.outcome))
     }
 }

@@ -1,8 +1,9 @@
 //! Looking for an order of events that a property does not allow.
 //!
-//! The model of the trace and the property are one CSPM script; a counterexample of an assertion is a
+//! The model of a trace and the property are one CSPM script; a counterexample of an assertion is a
 //! path through the model, so every step of it is the next step of one thread, and the steps give the
-//! schedule. The optimistic meaning is used: a replay finds out whether the program can follow.
+//! schedule. The optimistic meaning is used: a replay finds out whether the program can follow. `layers` says
+//! which traces are looked at: the run, or slices of it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +14,10 @@ use norns_csp::counterexample::{Counterexample, Violation};
 use norns_csp::event::Events;
 use norns_csp::script::{Answer, Script};
 use norns_model::cspm::{Checks, Cspm, cspm, cspm_of_run, custom_event};
-use norns_model::{Meaning, Model};
+use norns_model::{Bug, Meaning, Model, Readiness, State};
+use norns_trace::effect::OnLock;
 use norns_trace::trace::Custom;
-use norns_trace::{EventIndex, Op, ThreadId, Trace};
+use norns_trace::{Effect, EventIndex, Op, ThreadId, Trace};
 
 use crate::property::{Property, PropertyError};
 
@@ -30,8 +32,10 @@ pub struct Limits {
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     pub broken: Vec<Broken>,
-    /// The assertions that were not decided, each with the reason.
+    /// The assertions that were not decided, each with the reason and with what was looked at.
     pub undecided: Vec<(String, String)>,
+    /// Rules whose specification allows no event at all, although it is not written as `STOP`.
+    pub allow_nothing: Vec<String>,
 }
 
 /// An assertion that some schedule breaks.
@@ -45,8 +49,24 @@ pub struct Broken {
     pub reason: String,
     /// Every event up to the one that breaks the rule.
     pub schedule: Vec<EventIndex>,
-    /// The custom events of the schedule, in its order; the last one breaks the rule.
+    /// The custom events of the schedule, in its order; the last one breaks the rule, unless `deadlock` does.
     pub events: Vec<EventIndex>,
+    /// The rule is broken because nothing can happen after the schedule: the threads are blocked.
+    pub deadlock: Option<Bug>,
+}
+
+/// What became of one assertion on a part of a run.
+pub(crate) enum Verdict {
+    Holds,
+    Broken {
+        reason: String,
+        /// Events of the part.
+        schedule: Vec<EventIndex>,
+        deadlock: Option<Bug>,
+        /// The specification allows nothing at its beginning.
+        allows_nothing: bool,
+    },
+    Undecided(String),
 }
 
 /// A custom event of a run as it happened.
@@ -59,9 +79,14 @@ pub struct Observed {
 }
 
 impl Property {
-    /// Looks for schedules of the trace that break the property.
-    pub fn check(&self, trace: &Trace, limits: Limits) -> Result<Checked, PropertyError> {
-        let trace = &self.without_others(trace);
+    /// The assertions of the property on a trace, which is a run or a slice of one. `wanted` are their numbers; each
+    /// may use `limits`.
+    pub(crate) fn check_part(
+        &self,
+        trace: &Trace,
+        wanted: &[usize],
+        limits: Limits,
+    ) -> Result<Vec<Verdict>, PropertyError> {
         let model = Model::new(trace, Meaning::Optimistic);
         let checks = Checks {
             deadlock: false,
@@ -76,37 +101,48 @@ impl Property {
             }
         }
         let mut script = self.script(&model_text.text, &values)?;
-        let mut checked = Checked::default();
-        for assertion in 0..script.assertions.len() {
-            let rule = self.says(assertion, &script.assertions[assertion].text);
-            match verdict(&mut script, assertion, limits)? {
-                Answer::Holds => {}
-                Answer::Undecided(reason) => checked.undecided.push((rule, reason)),
+        let mut verdicts = Vec::new();
+        for &assertion in wanted {
+            verdicts.push(match verdict(&mut script, assertion, limits)? {
+                Answer::Holds => Verdict::Holds,
+                Answer::Undecided(reason) => Verdict::Undecided(reason),
                 Answer::Fails(counterexample) => {
+                    let events = &script.processes.events;
                     let broken = counterexample.and_then(|counterexample| {
-                        let events = &script.processes.events;
                         let schedule = schedule(&model, &model_text, &counterexample, events)?;
-                        let is_custom =
-                            |event: &&EventIndex| matches!(model.op(**event), Op::Custom(_));
-                        Some(Broken {
-                            assertion,
-                            rule: rule.clone(),
+                        let is_end = match &counterexample.violation {
+                            Violation::Deadlock => true,
+                            Violation::Refusal { offered, .. } => offered.is_empty(),
+                            Violation::Event { .. }
+                            | Violation::Divergence { .. }
+                            | Violation::Nondeterminism { .. }
+                            | Violation::NoTrace { .. }
+                            | Violation::MayRefuse { .. } => false,
+                        };
+                        let first = counterexample.allowed.first();
+                        let allows_nothing = first.is_some_and(Vec::is_empty);
+                        Some(Verdict::Broken {
+                            allows_nothing,
                             reason: counterexample.reason(events),
-                            events: schedule.iter().filter(is_custom).copied().collect(),
+                            deadlock: is_end.then(|| deadlock(&model, &schedule)).flatten(),
                             schedule,
                         })
                     });
-                    match broken {
-                        Some(broken) => checked.broken.push(broken),
-                        None => {
-                            let reason = "it fails without a schedule that shows it".into();
-                            checked.undecided.push((rule, reason));
-                        }
-                    }
+                    let reason = "it fails without a schedule that shows it";
+                    broken.unwrap_or(Verdict::Undecided(reason.into()))
                 }
-            }
+            });
         }
-        Ok(checked)
+        Ok(verdicts)
+    }
+
+    /// What all assertions say, as the user wrote them.
+    pub(crate) fn rules(&self) -> Result<Vec<String>, PropertyError> {
+        let script = self.script(&cspm_of_run(&Trace::default(), &[]), &BTreeMap::new())?;
+        let rules = script.assertions.iter().enumerate();
+        Ok(rules
+            .map(|(i, assertion)| self.says(i, &assertion.text))
+            .collect())
     }
 
     /// Whether the events of one run, in the order in which they happened, break an assertion: the reason
@@ -141,7 +177,12 @@ impl Property {
                     .insert(field);
             }
         }
-        let mut script = self.script(&cspm_of_run(trace, &names), &values)?;
+        // Of the trace only the threads matter here.
+        let threads = Trace {
+            threads: trace.threads.clone(),
+            ..Trace::default()
+        };
+        let mut script = self.script(&cspm_of_run(&threads, &names), &values)?;
         if !script.assertions[assertion].text.contains("[T=") {
             return Ok(None);
         }
@@ -155,14 +196,11 @@ impl Property {
 
     /// The number of the assertion that a rule is.
     pub fn assertion(&self, rule: &str) -> Result<Option<usize>, PropertyError> {
-        let script = self.script(&cspm_of_run(&Trace::default(), &[]), &BTreeMap::new())?;
-        let mut rules = script.assertions.iter().enumerate();
-        let found = rules.find(|(i, assertion)| self.says(*i, &assertion.text) == rule);
-        Ok(found.map(|(i, _)| i))
+        Ok(self.rules()?.iter().position(|other| other == rule))
     }
 
     /// The trace without what no rule can speak of: accesses and custom events of others.
-    fn without_others(&self, whole: &Trace) -> Trace {
+    pub(crate) fn without_others(&self, whole: &Trace) -> Trace {
         let mut trace = whole.clone();
         for event in &mut trace.events {
             if let Op::Custom(custom) = event.op
@@ -257,6 +295,41 @@ fn schedule(
         }
     }
     Some(schedule).filter(|schedule| !schedule.is_empty())
+}
+
+/// What the threads wait for after a schedule: a cycle of locks, or whatever blocks them. `None` if one of them
+/// can go on.
+fn deadlock(model: &Model, schedule: &[EventIndex]) -> Option<Bug> {
+    let mut state = State::initial(model);
+    for &event in schedule {
+        let mut steps = Vec::new();
+        model.steps(&state, model.thread_of(event), &mut steps);
+        model.take(&mut state, *steps.first()?);
+    }
+    let waits = |thread: ThreadId| match model.readiness(&state, thread) {
+        Readiness::Blocked => model.next(&state, thread),
+        Readiness::Ready | Readiness::Unborn | Readiness::Diverged | Readiness::Finished => None,
+    };
+    let blocked: Vec<EventIndex> = model.thread_ids().filter_map(waits).collect();
+    // From one to the thread that holds what it waits for, until that is one of them again.
+    let mut chain: Vec<EventIndex> = Vec::new();
+    let mut next = blocked.iter().copied().find(|&event| {
+        let acquires = matches!(
+            model.op(event).effect(),
+            Effect::Lock(_, OnLock::Acquire(_))
+        );
+        acquires && !model.holders_against(&state, event).is_empty()
+    });
+    while let Some(event) = next {
+        if let Some(first) = chain.iter().position(|&other| other == event) {
+            let blocked = chain.split_off(first);
+            return Some(Bug::LockDeadlock { blocked });
+        }
+        chain.push(event);
+        let holders = model.holders_against(&state, event);
+        next = holders.into_iter().find_map(waits);
+    }
+    (!blocked.is_empty()).then_some(Bug::Stuck { blocked })
 }
 
 /// The engine prints a negative number without its brackets.

@@ -9,7 +9,9 @@
 
 mod aspect;
 mod check;
+mod layers;
 mod property;
+mod slice;
 mod words;
 
 pub use aspect::{Aspect, AspectError, Field, Order, What, Where};

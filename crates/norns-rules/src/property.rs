@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use norns_csp::script::Script;
+use norns_trace::Trace;
 
 use crate::aspect::{Aspect, Field, Order};
 use crate::words;
@@ -68,6 +69,13 @@ pub enum PropertyError {
     /// The messages of the CSPM front end, with their source lines.
     #[error("{0}")]
     Script(String),
+    /// The property declares the channel of an event in another way than the event is.
+    #[error(
+        "the aspect file gives `{event}` {fields} field{} after its thread, and the property declares or \
+         uses its channel in another way",
+        if *fields == 1 { "" } else { "s" }
+    )]
+    Fields { event: String, fields: usize },
     #[error("`{0}` is the name of something that the model defines: give the event another name")]
     Reserved(String),
 }
@@ -85,6 +93,8 @@ pub struct Property {
     events: BTreeMap<String, Vec<String>>,
     /// The fields that are words.
     words: BTreeSet<String>,
+    /// By event and field: the words that it can be, if it is a word.
+    words_of: BTreeMap<(String, usize), BTreeSet<String>>,
 }
 
 impl Property {
@@ -116,6 +126,7 @@ impl Property {
             sentences,
             events: events.collect(),
             words: aspect.words().map(str::to_string).collect(),
+            words_of: words_of(aspect),
         };
         let mut names = property.events.keys();
         if let Some(name) = names.find(|name| MODEL_NAMES.contains(&&name[..])) {
@@ -130,6 +141,21 @@ impl Property {
         &self.text
     }
 
+    /// Whether the property names synchronisation events, so that none of them may be left out.
+    pub(crate) fn speaks_of_synchronisation(&self) -> bool {
+        tokens(&self.text)
+            .any(|token| token == "sync_set" || token != "thread" && MODEL_NAMES.contains(&token))
+    }
+
+    /// The events of the property that a trace does not have.
+    pub fn events_without(&self, trace: &Trace) -> Vec<&str> {
+        let names: BTreeSet<&str> = { trace.customs.iter() }
+            .map(|custom| &custom.name[..])
+            .collect();
+        let events = self.events.keys().map(String::as_str);
+        events.filter(|event| !names.contains(event)).collect()
+    }
+
     pub(crate) fn has_event(&self, name: &str) -> bool {
         self.events.contains_key(name)
     }
@@ -142,12 +168,26 @@ impl Property {
 
     /// Finds mistakes before the program runs, on an empty model.
     fn try_out(&self) -> Result<(), PropertyError> {
-        let trace = norns_trace::Trace::default();
+        let trace = Trace::default();
         let model = norns_model::cspm::cspm_of_run(&trace, &[]);
         let script = self.script(&model, &BTreeMap::new())?;
         if script.assertions.is_empty() {
             let problem = format!("{}: there is no assertion", self.file);
             return Err(PropertyError::Script(problem));
+        }
+        for (event, fields) in &self.events {
+            let run = [norns_model::cspm::custom_event(event, 0, fields)];
+            let model = norns_model::cspm::cspm_of_run(&trace, &run);
+            let values = (1..).zip(fields).map(|(n, example)| {
+                let value = BTreeSet::from([&example[..]]);
+                ((&event[..], n), value)
+            });
+            if self.script(&model, &values.collect()).is_err() {
+                return Err(PropertyError::Fields {
+                    event: event.clone(),
+                    fields: fields.len(),
+                });
+            }
         }
         Ok(())
     }
@@ -183,8 +223,15 @@ impl Property {
                 let _ = writeln!(text, "{event}_arg{field} = {set}");
             }
             if !declared.contains(&event[..]) {
-                let fields = 1..=fields.len();
-                let fields: String = fields.map(|n| format!(".{event}_arg{n}")).collect();
+                // A rule may name a word that did not occur.
+                let field = |n: usize| match self.words_of.get(&(event.clone(), n)) {
+                    Some(words) => {
+                        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                        format!(".{{ {} }}", words.join(", "))
+                    }
+                    None => format!(".{event}_arg{n}"),
+                };
+                let fields: String = (1..=fields.len()).map(field).collect();
                 let _ = writeln!(text, "channel {event} : thread{fields}");
             }
         }
@@ -244,6 +291,20 @@ fn declared(text: &str) -> BTreeSet<&str> {
         }
     }
     names
+}
+
+/// By event and field, from 1: the words that it can be.
+fn words_of(aspect: &Aspect) -> BTreeMap<(String, usize), BTreeSet<String>> {
+    let mut all: BTreeMap<(String, usize), BTreeSet<String>> = BTreeMap::new();
+    for order in &aspect.orders {
+        for (n, field) in (1..).zip(&order.fields) {
+            if let Field::Word(word) = field {
+                let words = all.entry((order.event.clone(), n)).or_default();
+                words.insert(word.clone());
+            }
+        }
+    }
+    all
 }
 
 /// The first order that emits the event of this name.

@@ -163,3 +163,115 @@ fn mistakes_are_told_with_their_place() {
     );
     assert!(error.contains("`lock` is the name"), "{error}");
 }
+
+#[test]
+fn fields_that_do_not_fit_are_told() {
+    let error = broken(
+        "a(#0) before call a",
+        "channel a : thread\nassert STOP [T= PROGRAM |\\ {|a|}",
+        "T0: event a 1",
+    );
+    assert_eq!(
+        error,
+        "the aspect file gives `a` 1 field after its thread, and the property declares or uses its channel \
+         in another way"
+    );
+    let error = broken(
+        "a before call a",
+        "channel a : thread.{0..9}\nassert STOP [T= PROGRAM |\\ {|a|}",
+        "T0: event a",
+    );
+    assert!(
+        error.starts_with("the aspect file gives `a` 0 fields"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_specification_that_allows_nothing_is_told() {
+    let mut aspect = Aspect::parse("a before call a").expect("the aspect is right");
+    let check = |property: &str, aspect: &mut Aspect| {
+        let property = Property::parse("rules.csp", property, aspect).expect("it is a property");
+        let trace = trace("T0: event a");
+        property.check(&trace, LIMITS).expect("the script is right")
+    };
+    let checked = check("S = STOP\nassert S [T= PROGRAM |\\ {|a|}", &mut aspect);
+    assert_eq!((checked.broken.len(), checked.allow_nothing.len()), (1, 1));
+    // This is how one says that something never happens.
+    let checked = check("assert STOP [T= PROGRAM |\\ {|a|}", &mut aspect);
+    assert_eq!((checked.broken.len(), checked.allow_nothing.len()), (1, 0));
+}
+
+#[test]
+fn a_deadlock_is_a_broken_rule() {
+    let live = "channel live
+LIVE = live -> LIVE
+assert LIVE [F= ((PROGRAM [| {endthreads} |> SKIP) \\ diff(Events, {live})) ; LIVE";
+    let mut aspect = Aspect::default();
+    let property = Property::parse("live.csp", live, &mut aspect).expect("it is a property");
+    let check = |script: &str| {
+        let checked = property.check(&trace(script), LIMITS);
+        let broken = checked.expect("the script is right").broken;
+        broken
+            .into_iter()
+            .map(|broken| broken.deadlock)
+            .collect::<Vec<_>>()
+    };
+    let wrong = "T0: lock m, lock n, unlock n, unlock m
+T1: lock n, lock m, unlock m, unlock n";
+    let found = check(wrong);
+    assert!(
+        matches!(&found[..], [Some(norns_model::Bug::LockDeadlock { blocked })] if blocked.len() == 2),
+        "{found:?}"
+    );
+    let right = "T0: lock m, lock n, unlock n, unlock m
+T1: lock m, lock n, unlock n, unlock m";
+    assert_eq!(check(right), []);
+}
+
+/// A thousand events among a million others, in a run that no model checker takes whole.
+#[test]
+fn a_thousand_events_among_a_million_others() {
+    let mut text = String::new();
+    // Both threads work under one lock, and use an object under another.
+    for round in 0..500 {
+        for (thread, event) in [("T0", "put"), ("T1", "take")] {
+            let object = round / 10;
+            text +=
+                &format!("{thread}: lock m, unlock m, lock n, event {event} {object}, unlock n\n");
+        }
+    }
+    let mut whole = trace(&text);
+    // What is between them costs nothing in the script: it is put in here.
+    let mut events = Vec::new();
+    for pair in whole.events.chunks(5) {
+        let [lock, unlock, rest @ ..] = pair else {
+            panic!("the script has five events for each thread and round");
+        };
+        for _ in 0..500 {
+            events.extend([*lock, *unlock]);
+        }
+        events.extend(rest);
+    }
+    assert!(events.len() > 1_000_000);
+    whole.events = events;
+    let limits = Limits {
+        time: Duration::from_secs(6),
+        ..LIMITS
+    };
+    let check = |rule: &str| {
+        let mut aspect = Aspect::parse("put(#0) before call put\ntake(#0) before call take")
+            .expect("the aspect is right");
+        let property = Property::parse("rules", rule, &mut aspect).expect("it is a rule");
+        property.check(&whole, limits).expect("the script is right")
+    };
+    let checked = check("never take then put for each #0");
+    assert_eq!(checked.undecided, []);
+    let names = checked.broken[0].events.iter().rev().take(2);
+    let names: Vec<String> = names
+        .map(|event| observed(&whole, event.index()).name)
+        .collect();
+    assert_eq!(names, ["put", "take"]);
+    let checked = check("at most 10 between put and take for each #0");
+    assert_eq!((checked.broken, checked.undecided), (vec![], vec![]));
+}

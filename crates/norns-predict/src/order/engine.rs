@@ -4,7 +4,8 @@ use norns_budget::Budget;
 use norns_model::checker::Checker;
 use norns_model::{Bug, Meaning, Model, Witness};
 use norns_order::{Answer, Formula, Literal, Node, Query, Solver, Statistics};
-use norns_trace::{EventIndex, Trace};
+use norns_trace::{EventIndex, Op, Trace};
+use rustc_hash::FxHashSet;
 
 use super::lock_history::LockHistory;
 use super::objects::clause::node;
@@ -185,8 +186,7 @@ impl<'t> Engine<'t> {
             Bug::Race { first, second } => self.model.conflict(*first, *second),
             Bug::LockDeadlock { blocked } => self.is_cycle(blocked),
             Bug::Stuck { blocked } => return self.find_stuck(blocked.clone()),
-            // Rules are for the refinement checker: `norns-rules`.
-            Bug::Order { .. } => return Outcome::Undecided,
+            Bug::Order { events } => return self.find_order(events.clone()),
         };
         if !is_candidate || self.is_surely_impossible(&bug) {
             return Outcome::Impossible;
@@ -202,11 +202,54 @@ impl<'t> Engine<'t> {
         }
     }
 
+    /// Asks for a schedule in which these custom events happen in this order, and no others. That this order
+    /// is wrong is for a rule to say: `norns-rules`.
+    fn find_order(&mut self, events: Vec<EventIndex>) -> Outcome {
+        let Some(&last) = events.last() else {
+            return Outcome::Impossible;
+        };
+        let pairs = events.windows(2).map(|pair| Required {
+            event: pair[0],
+            before: Some(pair[1]),
+        });
+        let required: Vec<Required> = pairs.chain([Required::anywhere(last)]).collect();
+        let happens: FxHashSet<EventIndex> = events.iter().copied().collect();
+        let others = self.model.threads.iter().filter_map(|thread| {
+            let is_other = |event: &&EventIndex| {
+                matches!(self.model.op(**event), Op::Custom(_)) && !happens.contains(event)
+            };
+            thread.iter().find(is_other).copied()
+        });
+        let others: Vec<EventIndex> = others.collect();
+        match self.schedule_without(&[], &required, &others) {
+            Ok(mut schedule) => {
+                let end = schedule.iter().position(|&event| event == last);
+                schedule.truncate(end.map_or(schedule.len(), |end| end + 1));
+                let bug = Bug::Order { events };
+                let witness = Witness { schedule, bug };
+                self.assert_valid(&witness);
+                Outcome::Witness(witness)
+            }
+            Err(NoSchedule::Impossible) => Outcome::Impossible,
+            Err(NoSchedule::Undecided) => Outcome::Undecided,
+        }
+    }
+
     /// A schedule in which `required` has taken place and after which `events` are next.
     pub(super) fn schedule(
         &mut self,
         events: &[EventIndex],
         required: &[Required],
+    ) -> Result<Vec<EventIndex>, NoSchedule> {
+        self.schedule_without(events, required, &[])
+    }
+
+    /// As `schedule`, and `absent` does not take place.
+    fn schedule_without(
+        &mut self,
+        events: &[EventIndex],
+        required: &[Required],
+        absent: &[EventIndex],
     ) -> Result<Vec<EventIndex>, NoSchedule> {
         if self.work.is_spent() {
             return Err(NoSchedule::Undecided);
@@ -229,6 +272,9 @@ impl<'t> Engine<'t> {
             .collect();
         for (a, b) in edges(required, end) {
             assumptions.push(self.solver.before(a, b));
+        }
+        for &event in absent {
+            assumptions.push(self.solver.before(end, node(event)));
         }
         let query = Query {
             assumptions,

@@ -49,6 +49,7 @@ pub const SYNCHRONISATION: [&str; 43] = [
     "failed take",
     "give",
     "misuse",
+    "loop exit",
     "send",
     "receive",
     "atomic load",
@@ -121,6 +122,7 @@ fn kind(trace: &Trace, op: Op) -> &'static str {
         Op::FailedTake(_) => "failed take",
         Op::Give(_) => "give",
         Op::Misuse { .. } => "misuse",
+        Op::LoopExit(_) => "loop exit",
         Op::Send(_) => "send",
         Op::Receive(_) => "receive",
         Op::Atomic { kind, .. } => match kind {

@@ -1,0 +1,402 @@
+//! Which parts of a run a property is checked on, one layer after the other, until one decides:
+//!
+//! 1. the whole run, if it is short or the property speaks of synchronisation itself;
+//! 2. the slice of all events of the property. What holds there holds;
+//! 3. the slices of the events with one value in a field each. A rule that speaks of every value of that field
+//!    apart is decided by them; for other rules they only find;
+//! 4. windows: the events before a window happen as in the run, those in it in any order, later ones not at all. They
+//!    only find.
+//!
+//! A schedule of a slice counts when `realise` finds one of the whole run with the same order of events, and
+//! when that order breaks the assertion.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use norns_model::{Meaning, Model};
+use norns_trace::{EventIndex, Op, Trace};
+
+use crate::check::{Broken, Checked, Limits, Observed, Verdict};
+use crate::property::{Property, PropertyError};
+use crate::slice::{Slicer, realise};
+
+/// The most synchronisation and custom events of a run that is checked as a whole.
+const SHORT: usize = 3000;
+/// How many events a window has, and how far the next one is.
+const WINDOW: usize = 16;
+const STRIDE: usize = 8;
+/// What one layer may take of the time that is left.
+const SHARE: u32 = 3;
+
+struct Layers<'a> {
+    property: &'a Property,
+    slicer: Slicer<'a>,
+    /// All events that the property speaks of.
+    events: Vec<EventIndex>,
+    memory_bytes: u64,
+    end: Instant,
+}
+
+/// What a layer found out about an assertion.
+enum Found {
+    Holds,
+    Broken(Broken),
+    /// Nothing, for this reason.
+    Open(String),
+}
+
+impl Property {
+    /// Looks for schedules of the trace that break the property.
+    pub fn check(&self, trace: &Trace, limits: Limits) -> Result<Checked, PropertyError> {
+        let trace = &self.without_others(trace);
+        let begin = Instant::now();
+        let rules = self.rules()?;
+        let is_step = |op: Op| op.kind().turn == norns_trace::operation::Turn::Scheduled;
+        let steps = trace
+            .events
+            .iter()
+            .filter(|event| is_step(event.op))
+            .count();
+        let mut checked = Checked::default();
+        let mut open: BTreeMap<usize, String> = BTreeMap::new();
+        if steps <= SHORT || self.speaks_of_synchronisation() {
+            let wanted: Vec<usize> = (0..rules.len()).collect();
+            let verdicts = self.check_part(trace, &wanted, limits.part(1, SHARE))?;
+            for (assertion, verdict) in verdicts.into_iter().enumerate() {
+                match verdict {
+                    Verdict::Holds => {}
+                    Verdict::Broken {
+                        reason,
+                        schedule,
+                        deadlock,
+                        allows_nothing,
+                    } => {
+                        let rule = rules[assertion].clone();
+                        let specification = rule.trim_start_matches("assert").trim_start();
+                        if allows_nothing && !specification.starts_with("STOP ") {
+                            checked.allow_nothing.push(rule.clone());
+                        }
+                        checked.broken.push(Broken {
+                            deadlock,
+                            ..broken(trace, assertion, rule, reason, schedule)
+                        });
+                    }
+                    Verdict::Undecided(reason) => {
+                        open.insert(assertion, reason);
+                    }
+                }
+            }
+        } else {
+            let reason = format!("the run has {steps} steps");
+            open.extend((0..rules.len()).map(|assertion| (assertion, reason.clone())));
+        }
+        if !open.is_empty() && !self.speaks_of_synchronisation() {
+            let model = Model::new(trace, Meaning::Optimistic);
+            let is_custom = |&i: &usize| matches!(trace.events[i].op, Op::Custom(_));
+            let events = (0..trace.events.len()).filter(is_custom);
+            let layers = Layers {
+                property: self,
+                slicer: Slicer::new(&model),
+                events: events.map(EventIndex::from_index).collect(),
+                memory_bytes: limits.memory_bytes,
+                end: begin + limits.time,
+            };
+            for (assertion, reason) in &mut open {
+                match layers.check(*assertion, &rules[*assertion])? {
+                    Found::Holds => reason.clear(),
+                    Found::Broken(broken) => {
+                        reason.clear();
+                        checked.broken.push(broken);
+                    }
+                    Found::Open(why) => *reason = format!("{reason}; {why}"),
+                }
+            }
+            open.retain(|_, reason| !reason.is_empty());
+        }
+        checked.broken.sort_by_key(|broken| broken.assertion);
+        let open = open.into_iter();
+        checked.undecided = open
+            .map(|(assertion, reason)| (rules[assertion].clone(), reason))
+            .collect();
+        Ok(checked)
+    }
+}
+
+impl Limits {
+    /// A share of the time.
+    fn part(self, share: u32, of: u32) -> Limits {
+        Limits {
+            time: self.time * share / of,
+            ..self
+        }
+    }
+}
+
+impl Layers<'_> {
+    fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    fn limits(&self, parts: u32) -> Limits {
+        Limits {
+            time: self.left() / parts.max(1),
+            memory_bytes: self.memory_bytes,
+        }
+    }
+
+    fn check(&self, assertion: usize, rule: &str) -> Result<Found, PropertyError> {
+        let all = self.slice(assertion, rule, &self.events, 0, self.limits(SHARE))?;
+        let Found::Open(reason) = all else {
+            return Ok(all);
+        };
+        let apart = self.each_value(assertion, rule)?;
+        let Found::Open(apart) = apart else {
+            return Ok(apart);
+        };
+        let windows = self.windows(assertion, rule)?;
+        let Found::Open(windows) = windows else {
+            return Ok(windows);
+        };
+        Ok(Found::Open(format!(
+            "the slice of its {} events: {reason}; {apart}; {windows}",
+            self.events.len()
+        )))
+    }
+
+    /// The slice of these events.
+    fn slice(
+        &self,
+        assertion: usize,
+        rule: &str,
+        events: &[EventIndex],
+        fixed: usize,
+        limits: Limits,
+    ) -> Result<Found, PropertyError> {
+        let trace = self.slicer.model.trace;
+        let slice = self.slicer.slice(events, fixed);
+        let verdicts = self
+            .property
+            .check_part(&slice.trace, &[assertion], limits)?;
+        let schedule = match verdicts.into_iter().next() {
+            Some(Verdict::Holds) => return Ok(Found::Holds),
+            Some(Verdict::Broken { schedule, .. }) => schedule,
+            Some(Verdict::Undecided(reason)) => return Ok(Found::Open(reason)),
+            None => return Ok(Found::Open("there is no such assertion".into())),
+        };
+        let is_custom = |event: &EventIndex| {
+            let op = slice.trace.events[event.index()].op;
+            matches!(op, Op::Custom(_))
+        };
+        let order: Vec<EventIndex> = { schedule.iter().filter(|event| is_custom(event)) }
+            .map(|event| slice.of_run[event.index()])
+            .collect();
+        let mut is_chosen = vec![false; trace.events.len()];
+        for event in events {
+            is_chosen[event.index()] = true;
+        }
+        let Some(schedule) = realise(self.slicer.model, &order, &is_chosen) else {
+            return Ok(Found::Open(
+                "no schedule of the whole run was found for one of the slice".into(),
+            ));
+        };
+        // Events that are not in the slice may have made the order right.
+        let broken = broken(trace, assertion, rule.into(), String::new(), schedule);
+        let run: Vec<Observed> = { broken.events.iter() }
+            .map(|&event| observed(trace, event))
+            .collect();
+        let reason = self
+            .property
+            .is_broken_by(trace, assertion, &run, self.limits(SHARE))?;
+        Ok(match reason {
+            Some(reason) => Found::Broken(Broken { reason, ..broken }),
+            None => Found::Open("an order of a slice does not break it in the whole run".into()),
+        })
+    }
+
+    /// The events with each value of a field apart.
+    fn each_value(&self, assertion: usize, rule: &str) -> Result<Found, PropertyError> {
+        let (_, each) = rule.rsplit_once("for each #").unwrap_or((rule, ""));
+        let each: Option<usize> = each.parse().ok();
+        let trace = self.slicer.model.trace;
+        let mut by_value: BTreeMap<&str, Vec<EventIndex>> = BTreeMap::new();
+        for &event in &self.events {
+            if let Op::Custom(custom) = trace.events[event.index()].op {
+                let fields = &trace.customs[custom as usize].fields;
+                let value = fields.get(each.unwrap_or(0)).map_or("", String::as_str);
+                by_value.entry(value).or_default().push(event);
+            }
+        }
+        let values = by_value.len();
+        if values < 2 {
+            return Ok(Found::Open("all have the same object".into()));
+        }
+        let mut held = 0;
+        for (done, events) in by_value.values().enumerate() {
+            let parts = SHARE.saturating_mul((values - done) as u32) / 2;
+            match self.slice(assertion, rule, events, 0, self.limits(parts.max(2)))? {
+                Found::Holds => held += 1,
+                Found::Broken(broken) => return Ok(Found::Broken(broken)),
+                Found::Open(_) => {}
+            }
+            if self.left().is_zero() {
+                break;
+            }
+        }
+        Ok(match each {
+            Some(_) if held == values => Found::Holds,
+            _ => Found::Open(format!("{held} of {values} objects keep it by themselves")),
+        })
+    }
+
+    /// Orders that differ from the run's within a few events.
+    fn windows(&self, assertion: usize, rule: &str) -> Result<Found, PropertyError> {
+        let count = self.events.len();
+        let mut looked_at = 0;
+        for begin in (0..count).step_by(STRIDE) {
+            if self.left().is_zero() {
+                break;
+            }
+            let end = (begin + WINDOW).min(count);
+            let limits = self.limits(((count - begin) / STRIDE + 1) as u32);
+            let found = self.slice(assertion, rule, &self.events[..end], begin, limits)?;
+            if let Found::Broken(broken) = found {
+                return Ok(Found::Broken(broken));
+            }
+            looked_at = end;
+            if end == count {
+                break;
+            }
+        }
+        Ok(Found::Open(format!(
+            "other orders within {WINDOW} events in a row keep it up to event {looked_at} of {count}"
+        )))
+    }
+}
+
+fn broken(
+    trace: &Trace,
+    assertion: usize,
+    rule: String,
+    reason: String,
+    schedule: Vec<EventIndex>,
+) -> Broken {
+    let is_custom = |event: &&EventIndex| matches!(trace.events[event.index()].op, Op::Custom(_));
+    Broken {
+        assertion,
+        rule,
+        reason,
+        events: schedule.iter().filter(is_custom).copied().collect(),
+        schedule,
+        deadlock: None,
+    }
+}
+
+/// A custom event of the trace, as one of a run.
+pub(crate) fn observed(trace: &Trace, event: EventIndex) -> Observed {
+    let event = trace.events[event.index()];
+    let custom = match event.op {
+        Op::Custom(custom) => &trace.customs[custom as usize],
+        op => panic!("{op:?} is no custom event"),
+    };
+    Observed {
+        thread: trace.thread(event.thread).name.clone(),
+        name: custom.name.clone(),
+        fields: custom.fields.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use norns_model::random_trace::{Shape, random_trace};
+    use norns_random::Random;
+
+    use super::*;
+    use crate::Aspect;
+
+    const LIMITS: Limits = Limits {
+        time: Duration::from_secs(20),
+        memory_bytes: 1 << 30,
+    };
+
+    const SHAPE: Shape = Shape {
+        threads: 3,
+        events: 22,
+        locks: 2,
+        variables: 3,
+        plain: false,
+    };
+
+    /// A random trace some of whose events that change nothing are events of the rule.
+    fn random(seed: u64) -> Trace {
+        let mut random = Random::new(seed);
+        let mut trace = random_trace(seed, SHAPE);
+        trace.customs = ["a", "b"]
+            .iter()
+            .flat_map(|name| {
+                ["1", "2"].map(|value| norns_trace::trace::Custom {
+                    name: name.to_string(),
+                    fields: vec![value.into()],
+                })
+            })
+            .collect();
+        for event in &mut trace.events {
+            if matches!(event.op.effect(), norns_trace::Effect::Memory(_)) {
+                event.op = match random.below(3) {
+                    0 => Op::Enter,
+                    _ => Op::Custom(random.below(4) as u32),
+                };
+            }
+        }
+        trace
+    }
+
+    /// What a slice says is what the whole run says, or nothing.
+    #[test]
+    fn slices_agree_with_the_run() {
+        let sentences = [
+            "never a then b for each #0",
+            "a and b alternate",
+            "always a before b",
+        ];
+        let (mut holds, mut breaks) = (0, 0);
+        for seed in 0..150 {
+            let trace = random(seed);
+            let sentence = sentences[seed as usize % sentences.len()];
+            let mut aspect = Aspect::parse("a(#0) before call a\nb(#0) before call b")
+                .expect("the aspect is right");
+            let property = Property::parse("rules", sentence, &mut aspect).expect("it is a rule");
+            let whole = property
+                .check_part(&trace, &[0], LIMITS)
+                .expect("it is a script");
+            let model = Model::new(&trace, Meaning::Optimistic);
+            let is_custom = |&i: &usize| matches!(trace.events[i].op, Op::Custom(_));
+            let events = (0..trace.events.len()).filter(is_custom);
+            let layers = Layers {
+                property: &property,
+                slicer: Slicer::new(&model),
+                events: events.map(EventIndex::from_index).collect(),
+                memory_bytes: LIMITS.memory_bytes,
+                end: Instant::now() + LIMITS.time,
+            };
+            let found = layers.check(0, sentence).expect("it is a script");
+            match (found, &whole[0]) {
+                (Found::Holds, Verdict::Holds) => holds += 1,
+                (Found::Broken(broken), Verdict::Broken { .. }) => {
+                    let witness = norns_model::Witness {
+                        schedule: broken.schedule,
+                        bug: norns_model::Bug::Order {
+                            events: broken.events,
+                        },
+                    };
+                    norns_model::check_witness(&trace, Meaning::Optimistic, &witness)
+                        .expect("the schedule is one of the run");
+                    breaks += 1;
+                }
+                (Found::Open(_), _) => {}
+                (Found::Holds, _) => panic!("seed {seed}: the slice holds, the run does not"),
+                (Found::Broken(_), _) => panic!("seed {seed}: only the slice is broken"),
+            }
+        }
+        assert!(holds > 10 && breaks > 30, "{holds} hold, {breaks} break");
+    }
+}
