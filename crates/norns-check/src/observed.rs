@@ -132,13 +132,17 @@ pub fn misuse(trace: &Trace, misuse: &Misuse) -> Finding {
         How::UseDestroyed => Kind::UseDestroyed,
         How::DestroyWaited => Kind::DestroyWaited,
         How::Contradicted => Kind::Contradicted,
+        How::WaitOnce => Kind::WaitOnce,
+        How::TestUnlocked => Kind::TestUnlocked,
     };
     let places = misuse.events.iter().map(|&index| {
         let event = &trace.events[index.index()];
         let frame = shown_frame(trace, index).cloned().unwrap_or_default();
         let access = match misuse.how {
             How::LeftLocked => AccessKind::Lock,
-            How::WaitNotLocked | How::TwoMutexes => AccessKind::Wait,
+            How::WaitNotLocked | How::TwoMutexes | How::WaitOnce | How::TestUnlocked => {
+                AccessKind::Wait
+            }
             How::DestroyLocked | How::DestroyWaited => AccessKind::Destroy,
             How::UseDestroyed | How::Contradicted => AccessKind::Use,
             How::UnlockNotLocked | How::UnlockOfOther => AccessKind::Unlock,
@@ -153,9 +157,23 @@ pub fn misuse(trace: &Trace, misuse: &Misuse) -> Finding {
     });
     let mut finding = observed(kind, places.collect());
     let object = object_name(trace, misuse.object);
-    finding.verdict = Some(Verdict::Confirmed(format!(
-        "it happened in the recorded run, to {object}"
-    )));
+    match misuse.how {
+        // The program came there; that it goes wrong there takes a wake-up at a bad moment.
+        How::WaitOnce | How::TestUnlocked => finding.status = Status::Predicted,
+        How::UnlockNotLocked
+        | How::UnlockOfOther
+        | How::WaitNotLocked
+        | How::DestroyLocked
+        | How::LeftLocked
+        | How::TwoMutexes
+        | How::UseDestroyed
+        | How::DestroyWaited
+        | How::Contradicted => {
+            finding.verdict = Some(Verdict::Confirmed(format!(
+                "it happened in the recorded run, to {object}"
+            )));
+        }
+    }
     finding.object = Some(object);
     finding
 }

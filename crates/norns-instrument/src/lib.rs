@@ -1,4 +1,5 @@
-//! The plug-in that puts sites into a program: `sites.cpp`, built for the clang that is used.
+//! The plug-in that puts sites into a program, built for the clang that is used: `site.hpp` has what a
+//! site is, `sites.cpp` the sites of an aspect file, `wait_loops.hpp` those of wait loops.
 //!
 //! A plug-in works with the major version of LLVM that it was built for, and needs its header files
 //! (Debian's `llvm-19-dev`). So it is built when it is first needed, once for each version.
@@ -10,7 +11,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const SOURCE: &str = include_str!("sites.cpp");
+const SOURCES: [(&str, &str); 3] = [
+    ("sites.cpp", include_str!("sites.cpp")),
+    ("site.hpp", include_str!("site.hpp")),
+    ("wait_loops.hpp", include_str!("wait_loops.hpp")),
+];
 
 /// The versions of LLVM for which the plug-in is written.
 const VERSIONS: std::ops::RangeInclusive<u32> = 15..=19;
@@ -36,7 +41,7 @@ pub enum Error {
 pub fn plugin(clang: &[OsString], folders: &[PathBuf]) -> Result<PathBuf, Error> {
     let version = version(clang)?;
     let mut hasher = DefaultHasher::new();
-    SOURCE.hash(&mut hasher);
+    SOURCES.hash(&mut hasher);
     let name = format!("sites-{:016x}-{version}.so", hasher.finish());
     let found = folders.iter().map(|folder| folder.join(&name));
     if let Some(found) = found.clone().find(|path| path.exists()) {
@@ -94,9 +99,13 @@ fn build(version: u32, path: &Path) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(|error| Error::Write(folder.into(), error))?;
     // Many compilers run at once: the file appears whole or not at all.
     let process = std::process::id();
-    let source = folder.join(format!(".sites-{process}.cpp"));
+    let sources = folder.join(format!(".sites-{process}"));
     let draft = folder.join(format!(".sites-{process}.so"));
-    fs::write(&source, SOURCE).map_err(|error| Error::Write(source.clone(), error))?;
+    fs::create_dir_all(&sources).map_err(|error| Error::Write(sources.clone(), error))?;
+    for (name, text) in SOURCES {
+        let file = sources.join(name);
+        fs::write(&file, text).map_err(|error| Error::Write(file, error))?;
+    }
     let output = Command::new("g++")
         .args([
             "-std=c++17",
@@ -113,12 +122,12 @@ fn build(version: u32, path: &Path) -> Result<(), Error> {
             "-D__STDC_FORMAT_MACROS",
             "-D__STDC_LIMIT_MACROS",
         ])
-        .arg(&source)
+        .arg(sources.join(SOURCES[0].0))
         .arg("-o")
         .arg(&draft)
         .stdin(Stdio::null())
         .output();
-    let _ = fs::remove_file(&source);
+    let _ = fs::remove_dir_all(&sources);
     let problem = match output {
         Ok(output) if output.status.success() => {
             return fs::rename(&draft, path).map_err(|error| Error::Write(path.into(), error));

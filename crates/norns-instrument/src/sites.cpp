@@ -1,39 +1,31 @@
 // The plug-in for clang that puts sites into a program: points at which the runtime can be asked to
 // look. The orders of an aspect file say where.
 //
-// A site is a record in the section `norns_sites` and a test of its first byte where the program
-// passes it. The byte is 0 until the runtime switches the site on; then the program computes the
-// fields of the event and calls `__norns_site`. The record is the C structure
-//
-//     struct site { uint8_t on, kind; uint16_t unused; uint32_t line; const char *file, *event; };
-//
-// and `event` is the name of the event and its fields, each ended by a zero byte, the last one by two. A
-// field that begins with `#` is a value that the program passes; `*`s after it say how often the runtime
-// is to dereference it, and a digit how many bytes it then reads.
+// `site.hpp` has what a site is, `wait_loops.hpp` the sites of loops that wait on a condition.
 //
 // The orders come from the file that the environment variable NORNS_ORDERS names, one a line, fields
 // separated by tabs: its number, `before` or `after`, what, target, then the event's name and fields.
 // Each order that found its target adds a line with its number to the file NORNS_ORDERS_MET, if that is
 // set; names that an order could have meant are added with `?`.
 //
+// With NORNS_WAIT_LOOPS set, loops that wait on a condition get their sites too.
+//
 // The plug-in runs at the start of the pipeline, so that sites are the same at every level of
 // optimisation. Works with LLVM 15 to 19.
+
+#include "site.hpp"
+#include "wait_loops.hpp"
 
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/BinaryFormat/Dwarf.h"
 #include "llvm/Demangle/Demangle.h"
 #include "llvm/IR/DebugInfo.h"
-#include "llvm/IR/IRBuilder.h"
-#include "llvm/IR/MDBuilder.h"
-#include "llvm/IR/Module.h"
 #include "llvm/IR/Operator.h"
 #include "llvm/IR/PassManager.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Passes/PassPlugin.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
-#include "llvm/Transforms/Utils/BasicBlockUtils.h"
-#include "llvm/Transforms/Utils/ModuleUtils.h"
 
 #include <cstdlib>
 #include <fcntl.h>
@@ -44,6 +36,8 @@
 #include <vector>
 
 using namespace llvm;
+using norns::Kind;
+using norns::SiteWriter;
 
 namespace {
 
@@ -105,10 +99,10 @@ bool names(const Order &order, StringRef mangled) {
 
 class Sites {
   public:
-    Sites(Module &module, const std::vector<Order> &orders)
-        : module(module), orders(orders), context(module.getContext()) {}
+    Sites(Module &module, SiteWriter &writer, const std::vector<Order> &orders)
+        : module(module), writer(writer), orders(orders), context(module.getContext()) {}
 
-    bool run() {
+    void run() {
         std::vector<Function *> functions;
         for (Function &function : module)
             if (!function.isDeclaration() && !function.getName().starts_with("__norns"))
@@ -116,23 +110,16 @@ class Sites {
         for (Function *function : functions)
             for (const Order &order : orders)
                 apply(order, *function);
-        if (!sites.empty()) {
-            appendToCompilerUsed(module, sites);
-            register_sites();
-        }
         tell();
-        return !sites.empty();
     }
 
   private:
     Module &module;
+    SiteWriter &writer;
     const std::vector<Order> &orders;
     LLVMContext &context;
-    std::vector<GlobalValue *> sites;
     std::set<std::string> met;
     std::set<std::string> seen_names;
-    // What was put in already is no target.
-    std::set<const Instruction *> ours;
 
     void apply(const Order &order, Function &function) {
         switch (order.what) {
@@ -168,7 +155,7 @@ class Sites {
         std::vector<Instruction *> all;
         for (BasicBlock &block : function)
             for (Instruction &instruction : block)
-                if (!ours.count(&instruction))
+                if (!writer.is_ours(instruction))
                     all.push_back(&instruction);
         return all;
     }
@@ -295,7 +282,7 @@ class Sites {
                 inside = inside && is_there(*before->getTerminator());
             Instruction *last = nullptr;
             for (Instruction &instruction : block) {
-                if (ours.count(&instruction) || isa<DbgInfoIntrinsic>(instruction))
+                if (writer.is_ours(instruction) || isa<DbgInfoIntrinsic>(instruction))
                     continue;
                 bool there = is_there(instruction);
                 if (there && !inside && !order.after && !isa<PHINode>(instruction))
@@ -394,116 +381,23 @@ class Sites {
             values.push_back(value);
         }
         met.insert(order.number);
-        insert(point, place, text, values);
+        writer.insert(kind_of(order.what), point, place, text, values);
     }
 
-    void insert(Instruction *point, DebugLoc place, const std::string &text,
-                const std::vector<Value *> &values) {
-        Type *byte = Type::getInt8Ty(context), *word = Type::getInt64Ty(context);
-        PointerType *pointer = PointerType::get(context, 0);
-        StringRef file = place ? cast<DIScope>(place.getScope())->getFilename() : StringRef("");
-        StructType *type = StructType::get(context, {byte, byte, Type::getInt16Ty(context),
-                                                     Type::getInt32Ty(context), pointer, pointer});
-        Constant *start = ConstantStruct::get(
-            type, {ConstantInt::get(byte, 0), ConstantInt::get(byte, 0),
-                   ConstantInt::get(Type::getInt16Ty(context), 0),
-                   ConstantInt::get(Type::getInt32Ty(context), place ? place.getLine() : 0),
-                   string(file.str()), string(text)});
-        auto *site = new GlobalVariable(module, type, false, GlobalValue::InternalLinkage, start, "norns.site");
-        site->setSection("norns_sites");
-        site->setAlignment(Align(8));
-        sites.push_back(site);
-
-        Function *function = point->getFunction();
-        Value *buffer = nullptr;
-        if (!values.empty()) {
-            IRBuilder<> entry(&*function->getEntryBlock().getFirstInsertionPt());
-            auto *slot = entry.CreateAlloca(ArrayType::get(word, values.size()), nullptr, "norns.fields");
-            ours.insert(slot);
-            buffer = slot;
+    static Kind kind_of(What what) {
+        switch (what) {
+        case What::Call:
+            return Kind::Call;
+        case What::Body:
+            return Kind::Body;
+        case What::ReadGlobal:
+            return Kind::ReadGlobal;
+        case What::WriteGlobal:
+            return Kind::WriteGlobal;
+        case What::Line:
+            return Kind::Line;
         }
-        IRBuilder<> builder(point);
-        builder.SetCurrentDebugLocation(place);
-        auto *on = builder.CreateLoad(byte, site, /*isVolatile=*/true, "norns.on");
-        Value *is_on = builder.CreateICmpNE(on, ConstantInt::get(byte, 0));
-        MDNode *unlikely = MDBuilder(context).createBranchWeights(1, 1 << 20);
-        Instruction *then = SplitBlockAndInsertIfThen(is_on, point, false, unlikely);
-        then->setDebugLoc(place);
-        mine(on);
-        mine(then);
-        if (auto *test = dyn_cast<Instruction>(is_on))
-            mine(test);
-        builder.SetInsertPoint(then);
-        builder.SetCurrentDebugLocation(place);
-        for (size_t i = 0; i < values.size(); i++) {
-            Value *value = values[i];
-            if (value->getType()->isPointerTy())
-                value = builder.CreatePtrToInt(value, word);
-            else if (value->getType()->isIntegerTy(1))
-                value = builder.CreateZExt(value, word);
-            else
-                value = builder.CreateSExtOrTrunc(value, word);
-            if (auto *cast = dyn_cast<Instruction>(value); cast && value != values[i])
-                mine(cast);
-            Value *slot = builder.CreateConstInBoundsGEP2_64(
-                cast<AllocaInst>(buffer)->getAllocatedType(), buffer, 0, i);
-            if (auto *part = dyn_cast<Instruction>(slot))
-                mine(part);
-            mine(builder.CreateStore(value, slot));
-        }
-        FunctionCallee hook = module.getOrInsertFunction("__norns_site", Type::getVoidTy(context), pointer,
-                                                         word, pointer);
-        if (auto *function = dyn_cast<Function>(hook.getCallee()))
-            function->setLinkage(GlobalValue::ExternalWeakLinkage);
-        Value *none = ConstantPointerNull::get(pointer);
-        mine(builder.CreateCall(hook, {site, ConstantInt::get(word, values.size()), buffer ? buffer : none}));
-    }
-
-    void mine(Instruction *instruction) {
-        ours.insert(instruction);
-        instruction->setMetadata("nosanitize", MDNode::get(context, {}));
-    }
-
-    Constant *string(const std::string &text) {
-        Constant *bytes = ConstantDataArray::getString(context, text);
-        auto *global = new GlobalVariable(module, bytes->getType(), true, GlobalValue::PrivateLinkage, bytes,
-                                          "norns.text");
-        global->setUnnamedAddr(GlobalValue::UnnamedAddr::Global);
-        return global;
-    }
-
-    // One constructor for each linked file gives its sites to the runtime.
-    void register_sites() {
-        const char *name = "__norns_register_sites";
-        if (module.getFunction(name))
-            return;
-        PointerType *pointer = PointerType::get(context, 0);
-        Type *none = Type::getVoidTy(context);
-        auto *constructor = Function::Create(FunctionType::get(none, false), GlobalValue::LinkOnceODRLinkage,
-                                             name, module);
-        constructor->setVisibility(GlobalValue::HiddenVisibility);
-        constructor->setComdat(module.getOrInsertComdat(name));
-        constructor->addFnAttr(Attribute::DisableSanitizerInstrumentation);
-        auto bound = [&](const char *symbol) {
-            auto *global = new GlobalVariable(module, Type::getInt8Ty(context), false,
-                                              GlobalValue::ExternalLinkage, nullptr, symbol);
-            global->setVisibility(GlobalValue::HiddenVisibility);
-            return global;
-        };
-        IRBuilder<> builder(BasicBlock::Create(context, "", constructor));
-        FunctionCallee hook = module.getOrInsertFunction("__norns_sites", none, pointer, pointer);
-        auto *function = cast<Function>(hook.getCallee());
-        function->setLinkage(GlobalValue::ExternalWeakLinkage);
-        Value *there = builder.CreateICmpNE(function, ConstantPointerNull::get(pointer));
-        BasicBlock *call = BasicBlock::Create(context, "", constructor);
-        BasicBlock *end = BasicBlock::Create(context, "", constructor);
-        builder.CreateCondBr(there, call, end);
-        builder.SetInsertPoint(call);
-        builder.CreateCall(hook, {bound("__start_norns_sites"), bound("__stop_norns_sites")});
-        builder.CreateBr(end);
-        builder.SetInsertPoint(end);
-        builder.CreateRetVoid();
-        appendToGlobalCtors(module, constructor, 0, constructor);
+        llvm_unreachable("every order is of one of these sorts");
     }
 
     void note_name(StringRef name) {
@@ -563,10 +457,13 @@ std::vector<Order> read_orders() {
 
 struct SitesPass : PassInfoMixin<SitesPass> {
     PreservedAnalyses run(Module &module, ModuleAnalysisManager &) {
+        SiteWriter writer(module);
+        if (const char *wanted = std::getenv("NORNS_WAIT_LOOPS"); wanted && *wanted)
+            norns::WaitLoops(module, writer).run();
         std::vector<Order> orders = read_orders();
-        if (orders.empty())
-            return PreservedAnalyses::all();
-        return Sites(module, orders).run() ? PreservedAnalyses::none() : PreservedAnalyses::all();
+        if (!orders.empty())
+            Sites(module, writer, orders).run();
+        return writer.finish() ? PreservedAnalyses::none() : PreservedAnalyses::all();
     }
     static bool isRequired() { return true; }
 };

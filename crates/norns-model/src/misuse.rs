@@ -5,6 +5,9 @@
 //! ends, and waits on one condition at the same time with different mutexes. These happened: no other
 //! schedule is asked for.
 //!
+//! `WaitOnce` and `TestUnlocked` are known by the plug-in for clang: the run shows that the program comes
+//! there, not that it goes wrong.
+//!
 //! A lock that its thread never released but another one did is only reported there, and a robust
 //! mutex may be left locked. What was destroyed or freed while it was held is another bug: its later
 //! release belongs to no lock.
@@ -27,6 +30,8 @@ pub enum How {
     UseDestroyed,
     DestroyWaited,
     Contradicted,
+    WaitOnce,
+    TestUnlocked,
 }
 
 impl How {
@@ -40,6 +45,8 @@ impl How {
             misuse::USE_DESTROYED => Some(How::UseDestroyed),
             misuse::DESTROY_WAITED => Some(How::DestroyWaited),
             misuse::CONTRADICTED => Some(How::Contradicted),
+            misuse::WAIT_ONCE => Some(How::WaitOnce),
+            misuse::TEST_UNLOCKED => Some(How::TestUnlocked),
             _ => None,
         }
     }
@@ -143,6 +150,8 @@ impl<'t> Holders<'t> {
             How::UseDestroyed
             | How::DestroyWaited
             | How::Contradicted
+            | How::WaitOnce
+            | How::TestUnlocked
             | How::LeftLocked
             | How::TwoMutexes => true,
         }

@@ -360,10 +360,11 @@ impl Generator {
             object: self.extra(6),
             how: 1,
         };
-        let op = match self.random.below(8) {
+        let op = match self.random.below(9) {
             0 => Op::Destroy(object),
             1 => Op::Initialise(object),
             2 => misuse,
+            3 => Op::LoopExit(self.extra(6)),
             _ => Op::Use(object),
         };
         self.push(thread, op);

@@ -10,7 +10,7 @@
 //! wait c  timed-wait c  signal c  broadcast c
 //! barrier-init b 2  enter b  exit b
 //! sem-init s 0  sem-wait s  try-sem-wait s  post s
-//! take m  try-take m  give m  misuse m
+//! take m  try-take m  give m  misuse m  loop-exit c
 //! send p  receive p
 //! load a  store a  rmw a  failed-exchange a
 //! read x  write x  alloc x  free x  use x  destroy x  initialise x  event e 1 load  fence
@@ -162,6 +162,7 @@ impl Builder {
                 object: self.object(name, Mutex),
                 how: 1,
             },
+            "loop-exit" => Op::LoopExit(self.object(name, Condition)),
             "use" => Op::Use(self.access(name)),
             "destroy" => Op::Destroy(self.access(name)),
             "initialise" => Op::Initialise(self.access(name)),

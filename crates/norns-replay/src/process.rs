@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use norns_wire::environment::Mode;
+use norns_wire::environment::{self, Mode};
 
 use crate::environment::{before_other_libraries, with_padding};
 use crate::files::Files;
@@ -36,6 +36,8 @@ pub struct Program {
     pub input: Input,
     /// The runtime, if it is to be preloaded: a program that was built with it loads it anyway.
     pub preload: Option<PathBuf>,
+    /// Which sites are on: the value of `environment::PLAN`.
+    pub plan: String,
     pub session: Session,
 }
 
@@ -173,6 +175,7 @@ impl Run<'_> {
             .args(&program.command[1..])
             .current_dir(&program.folder);
         let mut variables = self.variables.clone();
+        variables.push((environment::PLAN, program.plan.clone().into()));
         variables.extend(self.files.prepare()?);
         variables.extend(self.inputs.variables()?);
         for (name, value) in with_padding(self.mode, &variables) {

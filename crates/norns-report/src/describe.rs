@@ -123,6 +123,7 @@ fn words(trace: &Trace, op: Op) -> (Mark, String) {
         Op::FailedTake(o) => (Mark::Lock, format!("lock {} fails", object(o))),
         Op::Give(o) => (Mark::Lock, format!("unlock {}", object(o))),
         Op::Misuse { object: o, .. } => (Mark::Sync, format!("misuse {}", object(o))),
+        Op::LoopExit(o) => (Mark::Sync, format!("leave the wait loop on {}", object(o))),
         Op::Enter => (Mark::Sync, "enter function".into()),
         Op::Leave => (Mark::Sync, "leave function".into()),
         Op::Custom(custom) => (Mark::Sync, custom_name(trace, custom)),

@@ -116,6 +116,7 @@ unsafe extern "C" fn construct(
     unsafe {
         crate::files::begin(variables);
         crate::inputs::begin(variables);
+        crate::sites::read_plan(variables);
     }
     // SAFETY: as above.
     let Some(word) = (unsafe { variable(variables, environment::MODE) }) else {

@@ -211,6 +211,10 @@ pub enum Op {
         how: u32,
     },
 
+    /// Left a loop that waits on this condition. Where the loop never had to wait, what made its condition
+    /// true is known as a `Receive` instead (`wait_loops.rs`).
+    LoopExit(ObjectId),
+
     /// Entered a function whose call is at the event's place.
     Enter,
     Leave,

@@ -3,9 +3,9 @@
 //! `event` has the event types that every analysis uses, `operation` the table of what each
 //! operation is, `effect` what it does; `trace` is a whole run in memory, `item` the same as a
 //! stream. `container`, `encoding`, `reader` are the file, `raw_file` and `raw` read what the runtime
-//! records (norns-wire) and make a file of it, `text` and `std_format` are the text forms. `life` and
-//! `handed_over` add to a trace in memory what its events mean for locks and their memory, `origin`
-//! where they come from.
+//! records (norns-wire) and make a file of it, `text` and `std_format` are the text forms. `life`,
+//! `handed_over` and `wait_loops` add to a trace in memory what its events mean for locks, their memory
+//! and conditions, `origin` where they come from.
 #![forbid(unsafe_code)]
 
 pub mod container;
@@ -28,6 +28,7 @@ pub mod symbolise;
 pub mod text;
 pub mod trace;
 mod value_check;
+mod wait_loops;
 
 pub use effect::{Effect, Mode, Touch, TouchKind};
 pub use error::{Error, Warning};

@@ -189,6 +189,7 @@ operations! {
         Effect::Semaphore(o, OnSemaphore::FailedWait);
     44 "give" Give(o) = Object(o), Unlock, Scheduled, Effect::Semaphore(o, OnSemaphore::Post);
     45 "misuse" Misuse { object: o, how: n } = Counted(o, n), Misuse, Free, Effect::Local;
+    46 "loop-exit" LoopExit(o) = Object(o), LoopExit, Free, Effect::Local;
 }
 
 impl Op {

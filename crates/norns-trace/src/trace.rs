@@ -8,7 +8,7 @@
 
 use crate::event::{Event, ObjectId, PlaceId, ThreadId};
 use crate::origin::{self, Origin};
-use crate::{handed_over, life};
+use crate::{handed_over, life, wait_loops};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
@@ -110,11 +110,12 @@ pub struct Value {
 
 impl Trace {
     /// Adds to the events of a file what they mean for locks and their memory: the operations on mutexes
-    /// that are handed over get other names, uses of objects whose life may end too early are
-    /// shown, and the origins of objects without a name are found. Doing it twice changes nothing
+    /// that are handed over get other names, what wait loops needed is kept in order, uses of objects
+    /// whose life may end too early are shown, and the origins of objects without a name are found. Doing it twice changes nothing
     /// more.
     pub fn understand(&mut self) {
         handed_over::rename(self);
+        wait_loops::order(self);
         life::show_uses(self);
         self.origins = origin::find(self);
     }

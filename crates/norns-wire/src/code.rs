@@ -115,6 +115,8 @@ bytes! {
         /// The number of a system call; 0. Ordered. It may order threads in a way that the runtime does
         /// not know. Only the first call of each number is told.
         UnknownCall = 46,
+        /// A condition; its kind. Ordered. The thread leaves a loop that waits on this condition.
+        LoopExit = 47,
     }
 }
 
@@ -212,6 +214,10 @@ pub mod misuse {
     pub const DESTROY_WAITED: u64 = 6;
     /// What the program says of a lock of its own contradicts what it has said before.
     pub const CONTRADICTED: u64 = 7;
+    /// A wait on a condition after which what is waited for is not tested again.
+    pub const WAIT_ONCE: u64 = 16;
+    /// What a wait on a condition waits for was tested without the mutex.
+    pub const TEST_UNLOCKED: u64 = 17;
 }
 
 /// The detail of `Code::Atomic`: bits 0-2 are the binary logarithm of the size, bits 3-4 the kind

@@ -32,15 +32,19 @@ pub const FILES: &str = "NORNS_FILES";
 pub const INPUTS: &str = "NORNS_INPUTS";
 /// The path of such a file, from which a replay takes the time and random bytes.
 pub const SERVED: &str = "NORNS_SERVED";
+/// The plan: which sites are on, as names of events with a space between them. `*` is all events, and
+/// `wait-loop` the sites of loops that wait on a condition. Without it all sites sleep.
+pub const PLAN: &str = "NORNS_PLAN";
 /// Variables without meaning. They keep the size of the environment the same in all runs, and with
 /// it the addresses on the stack.
-pub const PADDING: [&str; 6] = [
+pub const PADDING: [&str; 7] = [
     "NORNS_PAD_1",
     "NORNS_PAD_2",
     "NORNS_PAD_3",
     "NORNS_PAD_4",
     "NORNS_PAD_5",
     "NORNS_PAD_6",
+    "NORNS_PAD_7",
 ];
 
 words! {

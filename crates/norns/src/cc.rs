@@ -5,7 +5,7 @@
 //! each option stands where it is added. Options come first on the command line when their order
 //! matters to the linker (the runtime must stand before the C library), else last. With `NORNS_ASPECT`,
 //! or when `norns check --aspect` compiles, clang also puts the events of an aspect file into the
-//! program (`sites`).
+//! program, and with `NORNS_WAIT_LOOPS` or `--wait-loops` what is to be known of wait loops (`sites`).
 //!
 //! Limits: a program for another machine, without an operating system or without the C library is
 //! compiled unchanged; `-static` is left out, since nothing can be interposed in such a program.
@@ -17,9 +17,9 @@ pub mod sites;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, bail};
 
@@ -78,12 +78,22 @@ pub fn run(language: Language, words: Vec<OsString>) -> anyhow::Result<ExitCode>
         let compiler = compiler_for(language, orders.as_ref())?;
         return bitcode::run(&compiler, words, orders.as_ref());
     }
-    let (compiler, mut command) = command(language, words, orders.as_ref())?;
-    let error = command.exec();
+    if let Some(orders) = &orders {
+        let status = sites::compile(&sites::compiler(language)?, words, orders)?;
+        // As a shell says it of a signal.
+        let code = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
+        return Ok(ExitCode::from(code as u8));
+    }
+    let compiler = find_compiler(language)?;
+    let words = wrap(&compiler, words, None)?;
+    let error = Command::new(&compiler.words[0])
+        .args(&compiler.words[1..])
+        .args(words)
+        .exec();
     Err(error).with_context(|| format!("cannot run {}", compiler.words[0].display()))
 }
 
-/// Only clang can put events into a program.
+/// Only clang can put sites into a program.
 fn compiler_for(language: Language, orders: Option<&sites::Orders>) -> anyhow::Result<Compiler> {
     match orders {
         Some(_) => sites::compiler(language),
@@ -91,21 +101,22 @@ fn compiler_for(language: Language, orders: Option<&sites::Orders>) -> anyhow::R
     }
 }
 
-/// The command that runs the compiler with Norns's additions, for a caller that wants to see its
-/// output rather than become it.
-pub fn command(
+/// Runs the compiler with Norns's additions, for a caller that goes on after it.
+pub fn compile(
     language: Language,
     words: Vec<OsString>,
     orders: Option<&sites::Orders>,
-) -> anyhow::Result<(Compiler, Command)> {
+) -> anyhow::Result<ExitStatus> {
     let compiler = compiler_for(language, orders)?;
-    let words = wrap(&compiler, words, orders)?;
-    let mut command = Command::new(&compiler.words[0]);
-    command.args(&compiler.words[1..]).args(words);
     if let Some(orders) = orders {
-        orders.hand_to(&mut command);
+        return sites::compile(&compiler, words, orders);
     }
-    Ok((compiler, command))
+    let words = wrap(&compiler, words, None)?;
+    let status = Command::new(&compiler.words[0])
+        .args(&compiler.words[1..])
+        .args(words)
+        .status();
+    status.with_context(|| format!("cannot run {}", compiler.words[0].display()))
 }
 
 /// `NORNS_CC` or `NORNS_CXX`, else the usual names in the order in which projects try them.

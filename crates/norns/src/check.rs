@@ -97,6 +97,10 @@ pub struct Arguments {
     /// been built with NORNS_BITCODE=1
     #[arg(long)]
     scan: bool,
+    /// Compile with clang, whose plug-in knows loops that wait on conditions: a wait outside a loop is
+    /// found, and a loop that never had to wait is known as one
+    #[arg(long)]
+    wait_loops: bool,
     /// Also list predictions that were refuted
     #[arg(long)]
     all: bool,
@@ -228,6 +232,7 @@ fn program(arguments: &Arguments, run: &Run, rules: &Rules) -> Result<Program> {
         folder,
         input: build::input(),
         preload,
+        plan: rules.plan(),
         session: arguments.session.session(),
     })
 }

@@ -84,6 +84,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         folder: folder.clone(),
         input: Input::Inherited,
         preload: None,
+        plan: String::new(),
         session: Session::default(),
     };
     let scratch = std::env::temp_dir().join(format!("norns-detect-{}", std::process::id()));

@@ -3,7 +3,7 @@
 //! The test fails while the bug is there and passes when it is fixed: it checks the program again
 //! and looks for a confirmed finding with the same fingerprint, so that it survives rebuilds and
 //! unrelated edits. The schedule that showed the bug is kept beside it, for the reader: it names
-//! addresses of this build.
+//! addresses of this build. So are the rules, if it breaks one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use norns_replay::schedule;
 
 use crate::baseline;
+use crate::check::rules::Rules;
 use crate::check::witness::SavedWitness;
 use crate::runs::{Run, Scope};
 
@@ -46,6 +47,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         write(&folder.join(format!("{name}.schedule")), &schedule)?;
     }
 
+    let mut rules = String::new();
+    if finding.rule.is_some() {
+        let (aspect, property) = Rules::texts(&run)?;
+        for (option, text) in [("aspect", aspect), ("property", property)] {
+            if !text.trim().is_empty() {
+                let file = format!("{name}.{option}");
+                write(&folder.join(&file), &text)?;
+                rules += &format!("--{option} \"$here\"/{file} ");
+            }
+        }
+    }
     // The command of a run from sources begins with the sources.
     let (sources, command) = about.command.split_at(about.sources.len());
     let mut words = vec![
@@ -60,8 +72,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     let test = folder.join(format!("{name}.sh"));
     let script = format!(
-        "#!/bin/sh\n# Fails while this bug is there: {}.\n# Made by norns export-test.\ncd {} && exec norns check {}\n",
+        "#!/bin/sh\n# Fails while this bug is there: {}.\n# Made by norns export-test.\n{}cd {} && exec norns check {rules}{}\n",
         baseline::what(&finding).replace('\n', " "),
+        match rules.is_empty() {
+            true => "",
+            false => "here=$(cd \"$(dirname \"$0\")\" && pwd)\n",
+        },
         way_back(folder, &about.folder)?,
         words.join(" ")
     );

@@ -133,6 +133,7 @@ fn record(
         folder: env::current_dir().context("cannot tell the current folder")?,
         input: Input::Inherited,
         preload: Some(runtime),
+        plan: "*".into(),
         session,
     };
     let finished = norns_replay::record_unsupervised(&program, &output, how)?;

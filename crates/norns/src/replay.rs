@@ -235,6 +235,11 @@ fn debug(run: &Run, finding: &Finding, program: &Program, schedule: &str) -> Res
         path.display()
     ));
     say(format!("set environment {} 1", environment::STOP));
+    say(format!(
+        "set environment {} {}",
+        environment::PLAN,
+        program.plan
+    ));
     if let Some((name, value)) = inputs::private_files(run).prepare()? {
         say(format!("set environment {name} {}", value.display()));
     }

@@ -56,6 +56,7 @@ pub(super) fn memory(op: Op) -> Option<(Access, bool, bool)> {
         | Op::FailedTake(_)
         | Op::Give(_)
         | Op::Misuse { .. }
+        | Op::LoopExit(_)
         | Op::Send(_)
         | Op::Receive(_)
         | Op::Fence(_)

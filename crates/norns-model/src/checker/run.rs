@@ -217,6 +217,7 @@ impl Checker<'_> {
             | Op::BarrierInit { .. }
             | Op::SemInit { .. }
             | Op::Misuse { .. }
+            | Op::LoopExit(_)
             | Op::Send(_)
             | Op::Fence(_)
             | Op::Enter

@@ -197,6 +197,7 @@ impl Checker<'_> {
                 | Op::FailedTake(_)
                 | Op::Give(_)
                 | Op::Misuse { .. }
+                | Op::LoopExit(_)
                 | Op::Use(_)
                 | Op::Destroy(_)
                 | Op::Initialise(_)

@@ -229,6 +229,7 @@ impl Writer<'_> {
             | Op::BarrierInit { .. }
             | Op::SemInit { .. }
             | Op::Misuse { .. }
+            | Op::LoopExit(_)
             | Op::Send(_)
             | Op::Receive(_)
             | Op::Fence(_)

@@ -2,3 +2,4 @@
 
 mod random;
 mod step_rules;
+mod wait_loops;

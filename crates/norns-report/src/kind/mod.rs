@@ -15,12 +15,14 @@ mod double_free;
 mod left_locked;
 mod order;
 mod stuck;
+mod test_unlocked;
 mod two_mutexes;
 mod unlock_not_locked;
 mod unlock_of_other;
 mod use_after_free;
 mod use_destroyed;
 mod wait_not_locked;
+mod wait_once;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -69,6 +71,10 @@ kinds! {
     DestroyWaited = destroy_waited,
     /// What a program says of its own locks contradicts itself.
     Contradicted = contradicted,
+    /// A wait on a condition after which nothing tests again what it waits for.
+    WaitOnce = wait_once,
+    /// A loop that waits on a condition and tests without the mutex.
+    TestUnlocked = test_unlocked,
     /// An order of events that a rule of the user does not allow.
     Order = order,
 }
@@ -394,7 +400,8 @@ mod tests {
                 "misuse: unlock of what is not locked, unlock of another thread's lock, wait \
                  without its mutex, wait with two mutexes, lock left locked, destruction of a \
                  locked lock, use of a destroyed object, destruction of a condition with waiters, \
-                 annotation that contradicts another",
+                 annotation that contradicts another, wait outside a loop, wait that is decided \
+                 without its mutex",
                 "unlock-not-locked: unlock of what is not locked",
                 "unlock-of-other: unlock of another thread's lock",
                 "wait-not-locked: wait without its mutex",
@@ -404,6 +411,8 @@ mod tests {
                 "use-destroyed: use of a destroyed object",
                 "destroy-waited: destruction of a condition with waiters",
                 "contradicted: annotation that contradicts another",
+                "wait-once: wait outside a loop",
+                "test-unlocked: wait that is decided without its mutex",
                 "order: wrong order of events",
             ]
         );

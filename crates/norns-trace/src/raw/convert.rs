@@ -279,7 +279,8 @@ impl Convert {
             | Code::FailedSemWait
             | Code::SemPost
             | Code::Send
-            | Code::Receive => self.object_operation(thread, record, out),
+            | Code::Receive
+            | Code::LoopExit => self.object_operation(thread, record, out),
         }
     }
 

@@ -78,6 +78,7 @@ pub fn write(trace: &Trace, output: &mut impl Write) -> Result<(), StdError> {
             | Op::FailedTake(_)
             | Op::Give(_)
             | Op::Misuse { .. }
+            | Op::LoopExit(_)
             | Op::Send(_)
             | Op::Receive(_)
             | Op::Atomic { .. }

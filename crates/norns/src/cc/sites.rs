@@ -1,20 +1,25 @@
-//! Events of an aspect file, put into a program by the plug-in for clang.
+//! Sites, put into a program by the plug-in for clang: the events of an aspect file, and what is known of
+//! loops that wait on conditions.
+//!
+//! The plug-in is used only when one of the two is asked for, and not whenever it happens to be built: what
+//! a check finds must not depend on the commands before it.
 
 use std::collections::BTreeSet;
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 use norns_rules::Aspect;
 
-use super::{Compiler, Family, Language, find_compiler};
+use super::{Compiler, Family, Language, find_compiler, wrap};
 use crate::config::distance;
 use crate::runtime_library;
 
-/// The orders of an aspect file, as a file for the plug-in.
+/// The orders of an aspect file, as a file for the plug-in; with none, only wait loops get their sites.
 pub struct Orders {
     file: PathBuf,
     /// Where the plug-in notes what it found; not wanted when a build system runs the compiler.
@@ -32,15 +37,19 @@ pub fn parse_aspect(path: &Path, text: &str) -> Result<Aspect> {
 }
 
 impl Orders {
-    /// What `NORNS_ASPECT` names, for a build with norns-cc.
+    /// What `NORNS_ASPECT` names, or nothing but wait loops with `NORNS_WAIT_LOOPS`: for a build with
+    /// norns-cc.
     pub fn of_environment() -> Result<Option<Orders>> {
-        let Some(path) = env::var_os("NORNS_ASPECT").filter(|path| !path.is_empty()) else {
-            return Ok(None);
+        let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        let aspect = match set("NORNS_ASPECT").map(PathBuf::from) {
+            Some(path) => {
+                let text = fs::read_to_string(&path)
+                    .with_context(|| format!("cannot read {} (NORNS_ASPECT)", path.display()))?;
+                parse_aspect(&path, &text)?
+            }
+            None if set("NORNS_WAIT_LOOPS").is_some() => Aspect::default(),
+            None => return Ok(None),
         };
-        let path = PathBuf::from(path);
-        let text = fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {} (NORNS_ASPECT)", path.display()))?;
-        let aspect = parse_aspect(&path, &text)?;
         // One file for all compilers of a build.
         let file = runtime_library::keep(aspect.for_plugin().as_bytes(), "orders")?;
         Ok(Some(Orders { file, found: None }))
@@ -59,6 +68,7 @@ impl Orders {
 
     pub fn hand_to(&self, command: &mut Command) {
         command.env("NORNS_ORDERS", &self.file);
+        command.env("NORNS_WAIT_LOOPS", "1");
         match &self.found {
             Some(found) => command.env("NORNS_ORDERS_MET", found),
             None => command.env_remove("NORNS_ORDERS_MET"),
@@ -119,20 +129,55 @@ pub fn compiler(language: Language) -> Result<Compiler> {
     if env::var_os(variable).is_some_and(|value| !value.is_empty()) {
         let compiler = find_compiler(language)?;
         if compiler.family == Family::Gcc {
-            bail!("events of an aspect file need clang, and {variable} names gcc");
+            bail!("events of an aspect file and wait loops need clang, and {variable} names gcc");
         }
         return Ok(compiler);
     }
     let there = |name: &&&str| runtime_library::find_program(OsStr::new(name)).is_some();
     let Some(name) = names.iter().find(there) else {
         bail!(
-            "events of an aspect file need clang\n help: sudo apt-get install clang-19 llvm-19-dev"
+            "events of an aspect file and wait loops need clang\n help: sudo apt-get install clang-19 llvm-19-dev"
         );
     };
     Ok(Compiler {
         words: vec![name.into()],
         family: Family::Clang,
     })
+}
+
+/// Runs the compiler with the plug-in. What that cannot handle is compiled without it, and that is said.
+pub fn compile(compiler: &Compiler, words: Vec<OsString>, orders: &Orders) -> Result<ExitStatus> {
+    let command = |words: Vec<OsString>| {
+        let mut command = Command::new(&compiler.words[0]);
+        command.args(&compiler.words[1..]).args(words);
+        orders.hand_to(&mut command);
+        command
+    };
+    let cannot = || format!("cannot run {}", compiler.words[0].display());
+    let with = wrap(compiler, words.clone(), Some(orders))?;
+    let without = wrap(compiler, words, None)?;
+    if with == without {
+        return command(with).status().with_context(cannot);
+    }
+    let child = command(with).stderr(Stdio::piped()).spawn();
+    let output = child
+        .and_then(|child| child.wait_with_output())
+        .with_context(cannot)?;
+    if output.status.success() {
+        // What cannot be said is lost anyway.
+        let _ = std::io::stderr().write_all(&output.stderr);
+        return Ok(output.status);
+    }
+    let status = command(without).status().with_context(cannot)?;
+    if status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let problem = text.lines().find(|line| !line.trim().is_empty());
+        eprintln!(
+            "norns: compiled without its sites, since the plug-in failed: {}",
+            problem.unwrap_or("it says nothing")
+        );
+    }
+    Ok(status)
 }
 
 /// The plug-in for this clang.

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use norns_replay::Input;
 
 use crate::cc::sites::Orders;
@@ -41,8 +41,7 @@ pub fn build(
     words.extend(sources.iter().map(|source| source.clone().into_os_string()));
     words.extend(flags.iter().cloned());
     words.extend(branches.then(|| "--branches".into()));
-    let (_, mut command) = cc::command(language, words, orders)?;
-    let status = command.status().context("cannot run the compiler")?;
+    let status = cc::compile(language, words, orders)?;
     if !status.success() {
         bail!("the sources do not compile");
     }

@@ -28,6 +28,8 @@ pub struct Rules {
     /// The aspect file, for messages.
     file: PathBuf,
     property: Option<Property>,
+    /// Whether sources get the sites of wait loops even without an aspect file.
+    wait_loops: bool,
 }
 
 impl Rules {
@@ -43,7 +45,9 @@ impl Rules {
         if texts.property.is_none() && arguments.aspect.is_some() {
             bail!("an aspect file says which events there are; --property says what is right");
         }
-        Rules::understand(texts, arguments.aspect.clone().unwrap_or_default())
+        let mut rules = Rules::understand(texts, arguments.aspect.clone().unwrap_or_default())?;
+        rules.wait_loops = arguments.wait_loops;
+        Ok(rules)
     }
 
     fn understand(texts: Texts, file: PathBuf) -> Result<Rules> {
@@ -57,6 +61,7 @@ impl Rules {
             aspect,
             file,
             property,
+            wait_loops: false,
         })
     }
 
@@ -68,15 +73,28 @@ impl Rules {
         }
     }
 
+    /// The aspect file and the property file of a kept run.
+    pub fn texts(run: &Run) -> Result<(String, String)> {
+        let texts: Texts = run.load("rules.json")?;
+        let property = texts.property.map_or(String::new(), |(_, text)| text);
+        Ok((texts.aspect, property))
+    }
+
     /// The property of a kept run.
     pub fn load(run: &Run) -> Result<Option<Property>> {
         let texts: Texts = run.load("rules.json")?;
         Ok(Rules::understand(texts, PathBuf::new())?.property)
     }
 
-    /// The orders for the compiler; `None` when there are none.
+    /// Which sites are on in every run: those of the events, and those of wait loops.
+    pub fn plan(&self) -> String {
+        let events = self.aspect.events().into_keys();
+        events.chain(["wait-loop"]).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The orders for the compiler; `None` when the plug-in is not needed.
     pub fn orders(&self, run: &Run) -> Result<Option<Orders>> {
-        if self.aspect.orders.is_empty() {
+        if self.aspect.orders.is_empty() && !self.wait_loops {
             return Ok(None);
         }
         let folder = run.path("");

@@ -19,6 +19,8 @@ struct Saved {
     folder: PathBuf,
     input: SavedInput,
     preload: Option<PathBuf>,
+    #[serde(default)]
+    plan: String,
     /// A command for the shell.
     #[serde(default)]
     client: Option<Vec<u8>>,
@@ -56,6 +58,7 @@ pub fn save(run: &Run, program: &Program) -> Result<()> {
             },
         },
         preload: program.preload.clone(),
+        plan: program.plan.clone(),
         client: { program.session.client.as_ref() }.map(|client| client.as_bytes().to_vec()),
         until: program.session.until,
     };
@@ -74,6 +77,7 @@ pub fn load(run: &Run) -> Result<Program> {
             SavedInput::Regular { path, offset } => Input::File { path, offset },
         },
         preload: saved.preload,
+        plan: saved.plan,
         session: Session {
             client: saved.client.map(OsString::from_vec),
             until: saved.until,

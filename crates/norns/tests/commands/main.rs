@@ -18,3 +18,4 @@ mod tools;
 mod trace;
 mod unseen;
 mod values;
+mod wait_loops;

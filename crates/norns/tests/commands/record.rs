@@ -162,6 +162,7 @@ fn name(op: Op) -> &'static str {
         Op::FailedTake(_) => "failed-take",
         Op::Give(_) => "give",
         Op::Misuse { .. } => "misuse",
+        Op::LoopExit(_) => "loop-exit",
         Op::Send(_) => "send",
         Op::Receive(_) => "receive",
         Op::Atomic { .. } => "atomic",

@@ -88,10 +88,12 @@ macro_rules! cases {
 
 cases![
     atomicity,
+    deadlock,
     file_api,
     race_detector,
     resources,
     rover_uplink,
+    sqlite_api,
     words
 ];
 
@@ -103,6 +105,47 @@ fn a_broken_rule_is_replayed() {
     let output = norns(&folder, &["replay", id, "--times", "3"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("happened 3 of 3 times"), "{text}");
+}
+
+#[test]
+fn a_broken_rule_becomes_a_test_and_a_line_of_a_baseline() {
+    let (folder, case) = (scratch("export"), cases().join("words"));
+    for name in ["wrong.c", "api.aspect", "rules.txt"] {
+        fs::copy(case.join(name), folder.join(name)).unwrap();
+    }
+    let (found, _) = check(&folder, &folder, "wrong.c");
+    let [_, id] = &found[0];
+    let output = norns(&folder, &["export-test", id, "-o", "kept"]);
+    assert!(output.status.success());
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let script = folder.join(printed.lines().next().unwrap());
+    let run = || {
+        let program = Path::new(env!("CARGO_BIN_EXE_norns"));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let own = program.parent().unwrap().to_path_buf();
+        let folders = std::iter::once(own).chain(std::env::split_paths(&path));
+        let status = Command::new(&script)
+            .env("PATH", std::env::join_paths(folders).unwrap())
+            .env("NORNS_CC", need("clang-19", "clang-19"))
+            .status();
+        status.unwrap().code()
+    };
+    assert_eq!(run(), Some(1));
+    // With the program that keeps the rule the test passes.
+    fs::copy(case.join("right.c"), folder.join("wrong.c")).unwrap();
+    assert_eq!(run(), Some(0));
+    fs::copy(case.join("wrong.c"), folder.join("wrong.c")).unwrap();
+    let rules = [
+        "--aspect",
+        "api.aspect",
+        "--property",
+        "rules.txt",
+        "wrong.c",
+    ];
+    let check = |words: &[&str]| norns(&folder, &[words, &rules].concat()).status.code();
+    assert_eq!(check(&["check"]), Some(1));
+    norns(&folder, &["baseline", "-o", "known.json"]);
+    assert_eq!(check(&["check", "--baseline", "known.json"]), Some(0));
 }
 
 #[test]
