@@ -11,9 +11,9 @@
 // two. A field that begins with `#` is a value that the program passes; `*`s after it say how often the
 // runtime is to dereference it, and a digit how many bytes it then reads.
 //
-// A sleeping site is a load of one byte, a test and a branch that is never taken; what comes behind the
-// branch is in a cold function part. The bytes stand together in a page that nobody writes to, so that the
-// load is served by the first-level cache.
+// A sleeping site is a load of one byte, a test and a branch that is never taken. The load is marked as
+// invariant: the plan of a run is made before the program starts, so the compiler may load the byte once for a
+// whole function and keep the test out of inner loops. bench/sites measures what is left.
 
 #pragma once
 
@@ -67,6 +67,8 @@ class SiteWriter {
         auto *site = new GlobalVariable(module, type, false, GlobalValue::InternalLinkage, start, "norns.site");
         site->setSection("norns_sites");
         site->setAlignment(Align(8));
+        // The runtime writes it: nothing may be concluded from the 0 that it starts with.
+        site->setExternallyInitialized(true);
         sites.push_back(site);
 
         Function *function = point->getFunction();
@@ -79,7 +81,8 @@ class SiteWriter {
         }
         IRBuilder<> builder(point);
         builder.SetCurrentDebugLocation(place);
-        auto *on = builder.CreateLoad(byte, site, /*isVolatile=*/true, "norns.on");
+        auto *on = builder.CreateLoad(byte, site, "norns.on");
+        on->setMetadata(LLVMContext::MD_invariant_load, MDNode::get(context, {}));
         Value *is_on = builder.CreateICmpNE(on, ConstantInt::get(byte, 0));
         MDNode *unlikely = MDBuilder(context).createBranchWeights(1, 1 << 20);
         Instruction *then = SplitBlockAndInsertIfThen(is_on, point, false, unlikely);

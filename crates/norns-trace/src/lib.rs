@@ -24,6 +24,7 @@ mod raw_file;
 pub mod reader;
 pub mod std_export;
 pub mod std_format;
+mod symbol_names;
 pub mod symbolise;
 pub mod text;
 pub mod trace;
@@ -41,4 +42,5 @@ pub use reader::{
     Reader, Recording, create_raw, event_count, finish, finish_beginning, read, read_recording,
     read_understood, write,
 };
+pub use symbol_names::symbol_names;
 pub use trace::{Object, ObjectKind, Place, SourcePlace, Symbol, Thread, Trace};

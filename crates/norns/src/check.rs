@@ -210,6 +210,7 @@ fn program(arguments: &Arguments, run: &Run, rules: &Rules) -> Result<Program> {
         if !build::is_instrumented(&file) {
             preload = Some(runtime_library::find()?);
         }
+        rules.warn_of_program(&file);
         command[0] = std::path::absolute(file)?.into();
         command
     } else {

@@ -13,7 +13,7 @@ pub struct Coverage {
 }
 
 /// The kinds that traces with all primitives have to contain.
-pub const SYNCHRONISATION: [&str; 43] = [
+pub const SYNCHRONISATION: [&str; 44] = [
     "start",
     "end",
     "fork",

@@ -105,6 +105,35 @@ impl Orders {
     }
 }
 
+/// A warning for every event that a program has no site for: it was built without the aspect file, or its target
+/// is not in it.
+pub fn warnings_of_program(aspect: &Aspect, file: &Path, program: &Path) -> Vec<String> {
+    let bytes = fs::read(program).unwrap_or_default();
+    // The name of an event is a text of the program.
+    let is_there = |event: &str| {
+        let text = [b"\0", event.as_bytes(), b"\0"].concat();
+        bytes.windows(text.len()).any(|window| window == text)
+    };
+    let missed = aspect.orders.iter().filter(|order| !is_there(&order.event));
+    let missed: Vec<_> = missed.collect();
+    if missed.is_empty() {
+        return Vec::new();
+    }
+    let names = norns_trace::symbol_names(program);
+    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let warning = |order: &&norns_rules::Order| {
+        let near = match names.contains(&order.target[..]) {
+            true => format!("; build it with NORNS_ASPECT={}", file.display()),
+            false => match nearest(&order.target, &names) {
+                near if near.is_empty() => String::new(),
+                near => format!("; there is {}", near.join(", ")),
+            },
+        };
+        format!("`{order}` has no place in {}{near}", program.display())
+    };
+    missed.iter().map(warning).collect()
+}
+
 /// The names that are most like a target, the best first.
 fn nearest(target: &str, names: &BTreeSet<&str>) -> Vec<String> {
     const MOST: usize = 3;

@@ -111,6 +111,13 @@ impl Rules {
         Ok(())
     }
 
+    /// Warns of events that a program which was built before does not have.
+    pub fn warn_of_program(&self, program: &Path) {
+        for warning in sites::warnings_of_program(&self.aspect, &self.file, program) {
+            eprintln!("warning: {warning}");
+        }
+    }
+
     /// The property with its share of the budget.
     pub fn for_check(self, budget: u64) -> Option<(Property, Limits)> {
         Some((self.property?, limits(budget)))

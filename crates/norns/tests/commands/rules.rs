@@ -196,6 +196,98 @@ fn mistakes_are_told_before_anything_is_run() {
 }
 
 #[test]
+fn events_that_a_built_program_does_not_have_are_told() {
+    let folder = scratch("built");
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+    write(
+        "p.c",
+        "#include <pthread.h>
+void *helper(void *arg) { return arg; }
+int main(void) { pthread_t t; pthread_create(&t, 0, helper, 0); return pthread_join(t, 0); }
+",
+    );
+    write(
+        "api.aspect",
+        "begin before body helper\nlost before body helpre\n",
+    );
+    write("rules.txt", "never begin then lost\n");
+    let check = || {
+        let words = [
+            "check",
+            "--aspect",
+            "api.aspect",
+            "--property",
+            "rules.txt",
+            "--",
+            "./p",
+        ];
+        let output = norns(&folder, &words);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(
+        norns(&folder, &["cc", "-g", "p.c", "-o", "p", "-pthread"])
+            .status
+            .success()
+    );
+    let text = check();
+    assert!(
+        text.contains(
+            "`begin before body helper` has no place in ./p; build it with NORNS_ASPECT=api.aspect"
+        ),
+        "{text}"
+    );
+    let built = Command::new(env!("CARGO_BIN_EXE_norns"))
+        .args(["cc", "-g", "p.c", "-o", "p", "-pthread"])
+        .current_dir(&folder)
+        .env("NORNS_CC", need("clang-19", "clang-19"))
+        .env("NORNS_ASPECT", "api.aspect")
+        .status();
+    assert!(built.unwrap().success());
+    let text = check();
+    assert!(
+        text.contains("`lost before body helpre` has no place in ./p; there is `helper`"),
+        "{text}"
+    );
+    assert!(!text.contains("`begin before body helper`"), "{text}");
+}
+
+/// More events than any budget can look at: the check ends in time and says what it left out.
+#[test]
+fn a_million_events_a_second_are_cut() {
+    let folder = scratch("many");
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+    write(
+        "p.c",
+        "#include <pthread.h>
+static volatile long counter;
+void tick(void) { counter++; }
+void *run(void *arg) { for (long i = 0; i < 1000000; i++) tick(); return arg; }
+int main(void) { pthread_t t; pthread_create(&t, 0, run, 0); run(0); return pthread_join(t, 0); }
+",
+    );
+    write(
+        "api.aspect",
+        "tick before body tick\ntock after body tick\n",
+    );
+    write("rules.txt", "tick and tock alternate\n");
+    let begin = std::time::Instant::now();
+    let words = [
+        "check", "--budget", "4", "--kind", "order", "--format", "json",
+    ];
+    let words = [
+        &words[..],
+        &["--aspect", "api.aspect", "--property", "rules.txt", "p.c"],
+    ]
+    .concat();
+    let output = norns(&folder, &words);
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = all["findings"].as_array().unwrap().len();
+    let left_out = all["not_analysed"].as_array().unwrap().len();
+    assert!(found + left_out > 0, "{all}");
+    assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+}
+
+#[test]
 fn gcc_is_refused_with_one_sentence() {
     let folder = scratch("gcc");
     let case = cases().join("words");
