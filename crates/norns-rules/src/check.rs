@@ -279,6 +279,10 @@ fn schedule(
             continue;
         };
         let steps = &cspm.steps[thread];
+        // Marks keep direct orders. Their names have no thread, and they are no events of their own.
+        while { steps.get(next_step[thread]) }.is_some_and(|(step, _)| is_mark(step)) {
+            next_step[thread] += 1;
+        }
         if steps
             .get(next_step[thread])
             .is_none_or(|(step, _)| !is_same(step, &name))
@@ -330,6 +334,11 @@ fn deadlock(model: &Model, schedule: &[EventIndex]) -> Option<Bug> {
         next = holders.into_iter().find_map(waits);
     }
     (!blocked.is_empty()).then_some(Bug::Stuck { blocked })
+}
+
+fn is_mark(step: &str) -> bool {
+    let step = step.trim_start_matches('?');
+    step.starts_with("mark.") || step.starts_with("marked.")
 }
 
 /// The engine prints a negative number without its brackets.

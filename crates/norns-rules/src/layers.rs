@@ -399,4 +399,39 @@ mod tests {
         }
         assert!(holds > 10 && breaks > 30, "{holds} hold, {breaks} break");
     }
+
+    /// A thread that nobody joins uses what main deletes, in a run in which it was faster.
+    #[test]
+    fn a_slice_finds_the_use_after_the_deletion() {
+        let trace = norns_model::script::trace(
+            "T0: fork T1, fork T2, event use
+             T1: start, event use
+             T2: start, event use, end
+             T1: event use, end
+             T0: join T2, event delete 93824992382832",
+        );
+        let mut aspect = Aspect::parse("delete(#0) before call d\nuse before call u")
+            .expect("the aspect is right");
+        let rule = "never delete then use";
+        let property = Property::parse("rules", rule, &mut aspect).expect("it is a rule");
+        let model = Model::new(&trace, Meaning::Optimistic);
+        let is_custom = |&i: &usize| matches!(trace.events[i].op, Op::Custom(_));
+        let events = (0..trace.events.len()).filter(is_custom);
+        let layers = Layers {
+            property: &property,
+            slicer: Slicer::new(&model),
+            events: events.map(EventIndex::from_index).collect(),
+            memory_bytes: LIMITS.memory_bytes,
+            end: Instant::now() + LIMITS.time,
+        };
+        match layers.check(0, rule).expect("it is a script") {
+            Found::Broken(broken) => {
+                let last = broken.events.iter().rev().take(2);
+                let names: Vec<String> = last.map(|&event| observed(&trace, event).name).collect();
+                assert_eq!(names, ["use", "delete"]);
+            }
+            Found::Open(reason) => panic!("{reason}"),
+            Found::Holds => panic!("it does not hold"),
+        }
+    }
 }
