@@ -13,7 +13,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::effect::{Effect, OnCondition, OnLock};
+use crate::effect::{Effect, OnCondition, OnLock, Touch};
 use crate::event::{Access, Event, EventIndex, ObjectId, Op, ThreadId};
 use crate::trace::{Object, ObjectKind, Trace};
 
@@ -106,7 +106,10 @@ fn find(trace: &Trace) -> Vec<(EventIndex, EventIndex)> {
         if begin > 0 && has_waited(trace, own[begin - 1]) {
             continue;
         }
-        let reads: Vec<Access> = accesses(trace, &own[begin..position], false).collect();
+        let reads: Vec<Access> = touches(trace, &own[begin..position])
+            .filter(|touch| touch.reads)
+            .map(|touch| touch.access)
+            .collect();
         let from = known.get(&(thread, mutex)).copied().unwrap_or(0);
         let earlier = sections
             .get(&mutex)
@@ -121,8 +124,9 @@ fn find(trace: &Trace) -> Vec<(EventIndex, EventIndex)> {
                         section.end - section.begin,
                         condition,
                     ),
-                    false => accesses(trace, &events[section.begin..section.end], true)
-                        .any(|write| reads.iter().any(|read| read.overlaps(write))),
+                    false => touches(trace, &events[section.begin..section.end])
+                        .filter(|touch| touch.writes)
+                        .any(|write| reads.iter().any(|read| read.overlaps(write.access))),
                 }
         };
         if let Some(section) = earlier.iter().find(makes_true) {
@@ -139,15 +143,10 @@ fn has_waited(trace: &Trace, event: EventIndex) -> bool {
     )
 }
 
-/// What these events read, or write.
-fn accesses(trace: &Trace, events: &[EventIndex], writes: bool) -> impl Iterator<Item = Access> {
-    events.iter().filter_map(move |event| {
-        let Effect::Memory(touch) = trace.events[event.index()].op.effect() else {
-            return None;
-        };
-        let is_wanted = if writes { touch.writes } else { touch.reads };
-        is_wanted.then_some(touch.access)
-    })
+/// The accesses of these events to memory.
+fn touches(trace: &Trace, events: &[EventIndex]) -> impl Iterator<Item = Touch> {
+    let ops = events.iter().map(|event| trace.events[event.index()].op);
+    ops.filter_map(Touch::of)
 }
 
 /// Whether the condition is signalled in the section, or after it before the thread locks again.
