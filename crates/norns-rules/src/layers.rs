@@ -294,10 +294,10 @@ fn broken(
 /// A custom event of the trace, as one of a run.
 pub(crate) fn observed(trace: &Trace, event: EventIndex) -> Observed {
     let event = trace.events[event.index()];
-    let custom = match event.op {
-        Op::Custom(custom) => &trace.customs[custom as usize],
-        op => panic!("{op:?} is no custom event"),
+    let Op::Custom(custom) = event.op else {
+        panic!("{:?} is no custom event", event.op);
     };
+    let custom = &trace.customs[custom as usize];
     Observed {
         thread: trace.thread(event.thread).name.clone(),
         name: custom.name.clone(),
