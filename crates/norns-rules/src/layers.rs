@@ -41,8 +41,23 @@ struct Layers<'a> {
 enum Found {
     Holds,
     Broken(Broken),
+    /// A slice allows a wrong order, for which no schedule of the whole run was found.
+    NotRealised,
     /// Nothing, for this reason.
     Open(String),
+}
+
+impl Found {
+    /// Why the next layer is needed; otherwise what was found.
+    fn why_open(self) -> Result<String, Found> {
+        match self {
+            Found::Holds | Found::Broken(_) => Err(self),
+            Found::NotRealised => {
+                Ok("no schedule of the whole run was found for one of the slice".into())
+            }
+            Found::Open(reason) => Ok(reason),
+        }
+    }
 }
 
 impl Property {
@@ -146,19 +161,20 @@ impl Layers<'_> {
 
     fn check(&self, assertion: usize, rule: &str) -> Result<Found, PropertyError> {
         let all = self.slice(assertion, rule, &self.events, 0, self.limits(SHARE))?;
-        let Found::Open(reason) = all else {
-            return Ok(all);
+        let all = match all.why_open() {
+            Ok(reason) => reason,
+            Err(found) => return Ok(found),
         };
-        let apart = self.each_value(assertion, rule)?;
-        let Found::Open(apart) = apart else {
-            return Ok(apart);
+        let apart = match self.each_value(assertion, rule)?.why_open() {
+            Ok(reason) => reason,
+            Err(found) => return Ok(found),
         };
-        let windows = self.windows(assertion, rule)?;
-        let Found::Open(windows) = windows else {
-            return Ok(windows);
+        let windows = match self.windows(assertion, rule)?.why_open() {
+            Ok(reason) => reason,
+            Err(found) => return Ok(found),
         };
         Ok(Found::Open(format!(
-            "the slice of its {} events: {reason}; {apart}; {windows}",
+            "the slice of its {} events: {all}; {apart}; {windows}",
             self.events.len()
         )))
     }
@@ -195,9 +211,7 @@ impl Layers<'_> {
             is_chosen[event.index()] = true;
         }
         let Some(schedule) = realise(self.slicer.model, &order, &is_chosen) else {
-            return Ok(Found::Open(
-                "no schedule of the whole run was found for one of the slice".into(),
-            ));
+            return Ok(Found::NotRealised);
         };
         // Events that are not in the slice may have made the order right.
         let broken = broken(trace, assertion, rule.into(), String::new(), schedule);
@@ -236,7 +250,7 @@ impl Layers<'_> {
             match self.slice(assertion, rule, events, 0, self.limits(parts.max(2)))? {
                 Found::Holds => held += 1,
                 Found::Broken(broken) => return Ok(Found::Broken(broken)),
-                Found::Open(_) => {}
+                Found::NotRealised | Found::Open(_) => {}
             }
             if self.left().is_zero() {
                 break;
@@ -258,9 +272,15 @@ impl Layers<'_> {
             }
             let end = (begin + WINDOW).min(count);
             let limits = self.limits(((count - begin) / STRIDE + 1) as u32);
-            let found = self.slice(assertion, rule, &self.events[..end], begin, limits)?;
-            if let Found::Broken(broken) = found {
-                return Ok(Found::Broken(broken));
+            // The shortest wrong order leaves out most, also what the program needs: with more of the run kept,
+            // the next one may be possible.
+            for fixed in begin..end {
+                let events = &self.events[..end];
+                match self.slice(assertion, rule, events, fixed, limits)? {
+                    Found::Broken(broken) => return Ok(Found::Broken(broken)),
+                    Found::NotRealised if !self.left().is_zero() => {}
+                    Found::NotRealised | Found::Holds | Found::Open(_) => break,
+                }
             }
             looked_at = end;
             if end == count {
@@ -392,7 +412,7 @@ mod tests {
                         .expect("the schedule is one of the run");
                     breaks += 1;
                 }
-                (Found::Open(_), _) => {}
+                (Found::Open(_) | Found::NotRealised, _) => {}
                 (Found::Holds, _) => panic!("seed {seed}: the slice holds, the run does not"),
                 (Found::Broken(_), _) => panic!("seed {seed}: only the slice is broken"),
             }
@@ -431,6 +451,7 @@ mod tests {
                 assert_eq!(names, ["use", "delete"]);
             }
             Found::Open(reason) => panic!("{reason}"),
+            Found::NotRealised => panic!("the run allows it too"),
             Found::Holds => panic!("it does not hold"),
         }
     }
