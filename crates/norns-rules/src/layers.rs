@@ -117,13 +117,14 @@ impl Property {
                 end: begin + limits.time,
             };
             for (assertion, reason) in &mut open {
-                match layers.check(*assertion, &rules[*assertion])? {
-                    Found::Holds => reason.clear(),
-                    Found::Broken(broken) => {
+                match layers.check(*assertion, &rules[*assertion])?.why_open() {
+                    Ok(why) => *reason = format!("{reason}; {why}"),
+                    Err(found) => {
                         reason.clear();
-                        checked.broken.push(broken);
+                        if let Found::Broken(broken) = found {
+                            checked.broken.push(broken);
+                        }
                     }
-                    Found::Open(why) => *reason = format!("{reason}; {why}"),
                 }
             }
             open.retain(|_, reason| !reason.is_empty());
