@@ -1,5 +1,5 @@
-"""Clients of the servers in projects.py. A client waits until its server listens, talks to it, asks it to
-stop, and begins again, so that every run of the server during one check has somebody to serve."""
+"""Clients of the servers in projects.py. A client waits until its server listens, talks to it and asks it to
+stop; with `--once` it only talks to a server that listens already, as `norns check --client` wants it."""
 import os
 import socket
 import subprocess
@@ -22,21 +22,32 @@ def talk(port, lines):
 
 
 def memcached(number):
-    lines = [f"set k{i} 0 0 1\r\n{i % 10}\r\n" for i in range(20)]
-    lines += [f"get k{i}\r\n" for i in range(20)] + ["incr k1 5\r\n", "decr k1 2\r\n", "delete k3\r\n", "stats\r\n"]
+    lines = []
+    for turn in range(100):
+        lines += [f"set k{i} 0 0 1\r\n{i % 10}\r\n" for i in range(20)]
+        lines += [f"get k{i}\r\n" for i in range(20)]
+        lines += ["incr k1 5\r\n", "decr k1 2\r\n", "delete k3\r\n", "stats\r\n"]
     return lines
 
 
 def redis(number):
-    lines = [f"SET k{i} {i}\r\n" for i in range(20)] + [f"GET k{i}\r\n" for i in range(20)]
+    lines = []
+    for turn in range(100):
+        lines += [f"SET k{i} {i}\r\n" for i in range(20)] + [f"GET k{i}\r\n" for i in range(20)]
     return lines + ["INCR k1\r\n", f"LPUSH list {number}\r\n", "LRANGE list 0 -1\r\n", "DEL k3\r\n"]
 
 
 KINDS = {"memcached": (21311, memcached, "shutdown\r\n"), "redis": (21312, redis, "SHUTDOWN NOSAVE\r\n")}
 
 
+def command(kind):
+    """The words of a shell that talk to the server once."""
+    return f"{sys.executable} -B {os.path.abspath(__file__)} {kind} --once"
+
+
 def main():
     port, lines, stop = KINDS[sys.argv[1]]
+    once = "--once" in sys.argv
     while True:
         try:
             threads = [threading.Thread(target=attempt, args=(port, lines(n))) for n in range(4)]
@@ -45,7 +56,9 @@ def main():
                 thread.start()
             for thread in threads:
                 thread.join()
-            attempt(port, [stop])
+            if not once:
+                attempt(port, [stop])
+            return
         except OSError:
             pass
         time.sleep(0.1)

@@ -9,7 +9,7 @@
 
 static void work(leveldb::DB *db, int number) {
   std::string value;
-  for (int i = 0; i < 300; i++) {
+  for (int i = 0; i < 3000; i++) {
     std::string key = std::to_string(number) + "." + std::to_string(i);
     db->Put(leveldb::WriteOptions(), key, std::string(200, 'x'));
     db->Get(leveldb::ReadOptions(), key, &value);

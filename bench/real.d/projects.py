@@ -1,7 +1,8 @@
 """The projects of bench/real: where each comes from, how its users build it, and a typical run.
 
 A build is a shell text, run in a copy of the sources with CC and CXX set. HERE is this folder. A run
-starts in the folder of the build, where `input.txt` holds two megabytes of text.
+starts in the folder of the build, where `input-N.txt` holds N megabytes of text. Where the project
+allows it, a run takes more than a second under ThreadSanitizer.
 """
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ class Project:
     repository: str = ""
     folder: str = ""
     client: str = ""
+    megabytes: int = 1
     build_name: str = field(init=False)
 
     def __post_init__(self):
@@ -34,18 +36,21 @@ $CC -g -O1 -pthread -I. example.c thpool.c -o example"""
 
 ALL = [
     Project("pbzip2-0.9.4", """cd bzip2-1.0.6; make libbz2.a; cd ../pbzip2-0.9.4; make CC="$CXX" """,
-            ["pbzip2-0.9.4/pbzip2", "-k", "-f", "-p3", "-b1", "input.txt"],
+            ["pbzip2-0.9.4/pbzip2", "-k", "-f", "-p3", "-b1", "input-2.txt"], megabytes=2,
             repository="mc-imperial+sctbench", folder="benchmarks/conc-bugs/pbzip2-0.9.4"),
     # clang takes a string literal before PRIuMAX for a literal of C++11.
-    Project("pbzip2", """make pbzip2 CC="$CC" CXX="$CXX -std=gnu++98" """, ["./pbzip2", "-k", "-f", "-p3", "-b1", "input.txt"], package="pbzip2"),
+    Project("pbzip2", """make pbzip2 CC="$CC" CXX="$CXX -std=gnu++98" """, ["./pbzip2", "-k", "-f", "-p3", "-b1", "input-40.txt"],
+            megabytes=40, package="pbzip2"),
     Project("thpool/api", POOL, ["./api"], repository="Pithikos+C-Thread-Pool"),
     Project("thpool/no_work", POOL, ["./no_work", "4"], repository="Pithikos+C-Thread-Pool"),
     Project("thpool/example", POOL, ["./example"], repository="Pithikos+C-Thread-Pool"),
-    Project("zstd/compress", ZSTD, ["programs/zstd", "-q", "-f", "-T3", "-B512K", "-1", "input.txt"], package="libzstd"),
+    Project("zstd/compress", ZSTD, ["programs/zstd", "-q", "-f", "-T3", "-B512K", "-1", "input-12.txt"],
+            megabytes=12, package="libzstd"),
     Project("zstd/poolTests", ZSTD, ["tests/poolTests"], package="libzstd"),
-    Project("pigz", "make CC=$CC", ["./pigz", "-p3", "-k", "-f", "input.txt"], package="pigz"),
+    Project("pigz", "make CC=$CC", ["./pigz", "-p3", "-k", "-f", "input-12.txt"], megabytes=12, package="pigz"),
     Project("xz", "./configure --disable-shared --disable-nls --disable-doc CC=$CC; make -j2",
-            ["src/xz/xz", "-T3", "-0", "--block-size=400000", "-k", "-f", "input.txt"], package="xz-utils"),
+            ["src/xz/xz", "-T3", "-0", "--block-size=400000", "-k", "-f", "input-4.txt"],
+            megabytes=4, package="xz-utils"),
     Project("nng/pair0", NNG, ["sh", "-c", "exec $(find out -name pair0_test -type f) --no-exec"], package="nng"),
     Project("nng/synch", NNG, ["sh", "-c", "exec $(find out -name synch -type f)"], package="nng"),
     Project("libzmq/inproc", ZMQ, ["out/bin/test_pair_inproc"], package="zeromq3"),
