@@ -17,12 +17,12 @@ use norns_scan::Scan;
 use norns_trace::Trace;
 
 use crate::candidates::Candidates;
-use crate::confirm::{Confirmation, Tried};
+use crate::confirm::{Confirmation, OnMiss, Tried};
 use crate::coverage::Coverage;
 use crate::findings::Bugs;
 use crate::left_waiting::LeftWaiting;
 use crate::program::{Program, Recorded};
-use crate::recorded_run::Open;
+use crate::recorded_run::{Open, behind_loops};
 use crate::tiers::Tier;
 use crate::{findings, observed};
 
@@ -282,7 +282,17 @@ impl<E> Check<'_, E> {
         let unseen_order = recorded.unseen_order();
         let mut confirmation = Confirmation::new(program, trace, unseen_order, self.work);
         self.check_rules(run, &mut confirmation)?;
-        let Open { again, may_wait } = self.add_races_of_the_run(run, &mut confirmation)?;
+        let open = self.add_races_of_the_run(run, &mut confirmation)?;
+        let Open {
+            again,
+            awaited,
+            may_wait,
+            flows,
+        } = open;
+        if !awaited.is_empty() {
+            self.replay_recording(run, &mut confirmation)?;
+            self.look_for_loops(run, &mut confirmation, awaited)?;
+        }
         let mut witnesses = self.predict(run, trace)?;
         if let Some(candidates) = &self.candidates {
             // Stable: the tiers stay apart, and candidates come first in each.
@@ -295,6 +305,8 @@ impl<E> Check<'_, E> {
             let left = LeftWaiting::of(trace);
             witnesses.retain(|(witness, _)| !left.explains(trace, witness));
         }
+        let all = witnesses.iter().map(|(witness, _)| witness);
+        confirmation.doubt_unless_held(behind_loops(trace, &flows, all).into_iter());
         let is_any = !witnesses.is_empty() || !again.is_empty() || !may_wait.is_empty();
         if is_any || recorded.hung() {
             self.replay_recording(run, &mut confirmation)?;
@@ -302,7 +314,7 @@ impl<E> Check<'_, E> {
         self.add_races_behind_loops(run, &mut confirmation, &may_wait)?;
         self.steer(&mut confirmation, &witnesses)?;
         self.replay_predictions(run, &mut confirmation, &witnesses)?;
-        self.show_again(run, &mut confirmation, again)?;
+        self.show_again(run, &mut confirmation, again, OnMiss::GiveUp)?;
         for finding in ends {
             if self.is_wanted(&finding) && !is_part_of_race(&self.all.findings, &finding) {
                 self.add(run, trace, finding, Evidence::Misuse)?;
@@ -381,6 +393,14 @@ impl<E> Check<'_, E> {
             }
             // Such a race was replayed already, to look for the loop.
             if confirmation.is_doubted(&witness.bug) && findings::is_listed(&self.all, &finding) {
+                continue;
+            }
+            // The loops that replays have shown forbid it.
+            if confirmation.is_doubted(&witness.bug)
+                && confirmation.is_ordered_by_known_loop(&witness.bug)
+                && !self.options.list_refuted
+            {
+                refuted += 1;
                 continue;
             }
             let first_tried = self.tried.first_run(&finding, run);

@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use norns_budget::Budget;
 use norns_model::{Bug, NotAnalysed, Witness};
-use norns_predict::happens_before::Observed;
 use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{Proof, Sighting};
 use norns_report::{Finding, Status, Verdict};
@@ -153,10 +152,9 @@ impl<'a, P: Program> Confirmation<'a, P> {
     }
 
     /// Takes note of races that a loop may order, so that only stopping both threads proves them.
-    pub fn doubt_unless_held<'b>(&mut self, races: impl Iterator<Item = &'b Observed>) {
-        self.doubted = races
-            .filter_map(|race| self.pcs(&race.witness.bug))
-            .collect();
+    pub fn doubt_unless_held<'b>(&mut self, races: impl Iterator<Item = &'b Witness>) {
+        let pcs: Vec<_> = races.filter_map(|race| self.pcs(&race.bug)).collect();
+        self.doubted.extend(pcs);
     }
 
     /// Whether the race is at the places of one that a loop may order.
@@ -233,7 +231,19 @@ impl<'a, P: Program> Confirmation<'a, P> {
         if settled == Settled::No && self.fruitless < most_fruitless {
             self.last_tries(&mut tried, finding)?;
         }
+        if finding.status == Status::Predicted
+            && self.has_detected(&witness.bug)
+            && let Some(why) = self.doubt(&witness.bug)
+        {
+            finding.verdict = Some(Verdict::NotUnderstood(why));
+        }
         Ok(tried)
+    }
+
+    /// Whether some run has shown the race to the detector, which may not prove it.
+    fn has_detected(&self, bug: &Bug) -> bool {
+        self.pcs(bug)
+            .is_some_and(|pcs| self.seen.contains_key(&pcs))
     }
 
     /// Replays one witness after the other until one settles the bug, there is no other, or they
@@ -379,7 +389,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
     pub(crate) fn replay(&mut self, witness: &Witness, way: Way) -> Result<Replayed, P::Error> {
         let mut replayed = self.program.replay(self.trace, witness, way)?;
         self.forked |= replayed.forked;
-        self.loops.learn(&replayed);
+        self.loops.learn(self.trace, &witness.bug, &replayed);
         self.remember(std::mem::take(&mut replayed.sightings));
         if let Outcome::Confirmed(proof) = replayed.outcome
             && self.loops.order(self.trace, &witness.bug, proof)

@@ -6,14 +6,18 @@
 //! cannot tell, so that a replay holds the one thread and sees whether the other one arrives. If no
 //! replay can tell, it is a data race all the same, since in C such a loop orders nothing; but that
 //! memory is used after it was freed is then not called confirmed. These replays have a share of the
-//! time of their own, after the prediction, which needs little.
+//! time of their own, after the prediction, which needs little. Before that, the races of the variables that
+//! such loops may wait for are replayed.
 
-use norns_model::{Meaning, Model};
-use norns_predict::happens_before::{Observed, observed_races};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use norns_model::{Bug, Meaning, Model, Witness};
+use norns_predict::happens_before::{Flows, Observed, observed_races};
 use norns_replay::Proof;
 use norns_replay::schedule::Way;
 use norns_report::kind::Group;
-use norns_report::{Finding, Kind, Status, Verdict};
+use norns_report::{Finding, Kind, Predicted, Status, Steps, Verdict};
 use norns_trace::Trace;
 
 use crate::check::{Check, Evidence, Progress, predicted};
@@ -27,7 +31,11 @@ const MOST_MISSES: usize = 3;
 /// How many races are tried for a loop that orders them. The loops that these have shown order the
 /// others as well.
 const MOST_TRIED_FOR_LOOPS: usize = 16;
-/// The part of the time that is left, after the prediction, that these tries may take.
+/// Of how many variables the races are tried first, to see the loops that wait for them.
+const MOST_AWAITED: usize = 4;
+/// The part of the time that these may take.
+const SHARE_FOR_AWAITED: (u32, u32) = (1, 6);
+/// The part of the time that is left, after the prediction, that the tries of races may take.
 const SHARE_FOR_LOOPS: (u32, u32) = (1, 2);
 
 const NOTHING_ORDERS_IT: &str = "nothing orders the two accesses";
@@ -41,8 +49,12 @@ pub(crate) const A_LOOP_MAY: &str =
 pub(crate) struct Open {
     /// Confirmed; no replay has shown them yet.
     pub again: Vec<(Finding, Tried)>,
+    /// The same, of the variables that loops may wait for.
+    pub awaited: Vec<(Finding, Tried)>,
     /// A loop may order them.
     pub may_wait: Vec<Observed>,
+    /// The variables that such a loop may wait for.
+    pub flows: Flows,
 }
 
 impl<E> Check<'_, E> {
@@ -59,7 +71,9 @@ impl<E> Check<'_, E> {
         let trace = confirmation.trace;
         let mut again = Vec::new();
         let mut may_wait = Vec::new();
-        for observed in observed_races(&Model::new(trace, Meaning::Optimistic)) {
+        let model = Model::new(trace, Meaning::Optimistic);
+        let (races, flows) = observed_races(&model);
+        for observed in races {
             if let Some(why) = confirmation.doubt(&observed.witness.bug) {
                 self.add_doubtful(run, trace, &observed, why)?;
             } else if observed.may_wait {
@@ -68,12 +82,35 @@ impl<E> Check<'_, E> {
                 again.extend(self.add_observed(run, trace, &observed)?);
             }
         }
-        let ends_a_life = |race: &&Observed| {
-            let finding = predicted(trace).finding(&race.witness);
-            finding.kind != Kind::DataRace
+        let awaited = awaited(&model, &flows, &may_wait);
+        let is_awaited = |(_, tried): &(Finding, Tried)| {
+            let events = tried.witness.bug.events();
+            let mut locations = events.iter().map(|event| model.locations.of_event(*event));
+            locations.all(|mut locations| locations.any(|location| awaited.contains(&location)))
         };
-        confirmation.doubt_unless_held(may_wait.iter().filter(ends_a_life));
-        Ok(Open { again, may_wait })
+        let (awaited, again) = again.into_iter().partition(is_awaited);
+        let behind_loops = may_wait.iter().map(|race| &race.witness);
+        confirmation.doubt_unless_held(behind_loops.filter(|witness| ends_a_life(trace, witness)));
+        Ok(Open {
+            again,
+            awaited,
+            may_wait,
+            flows,
+        })
+    }
+
+    /// Replays the races of variables that loops may wait for, to see these loops: who holds a write back
+    /// sees best what waits for it.
+    pub(crate) fn look_for_loops<P: Program<Error = E>>(
+        &mut self,
+        run: u32,
+        confirmation: &mut Confirmation<P>,
+        awaited: Vec<(Finding, Tried)>,
+    ) -> Result<(), E> {
+        let (part, whole) = SHARE_FOR_AWAITED;
+        self.work.stage(part, whole, || {
+            self.show_again(run, confirmation, awaited, OnMiss::Hunt)
+        })
     }
 
     /// Adds the races of the run that a loop may order: ordered by a loop if a replay shows one, otherwise
@@ -200,6 +237,7 @@ impl<E> Check<'_, E> {
         run: u32,
         confirmation: &mut Confirmation<P>,
         races: Vec<(Finding, Tried)>,
+        on_miss: OnMiss,
     ) -> Result<(), E> {
         let of = races.len();
         let mut misses = 0;
@@ -208,7 +246,7 @@ impl<E> Check<'_, E> {
                 break;
             }
             self.observer.progress(Progress::Replaying { number, of });
-            match confirmation.show_again(&mut tried, OnMiss::GiveUp)? {
+            match confirmation.show_again(&mut tried, on_miss)? {
                 Some(Again::Shown(proof)) => {
                     let how = format!("{NOTHING_ORDERS_IT}; in a replay {}", proof.describe());
                     finding.verdict = Some(Verdict::Observed(how));
@@ -220,6 +258,56 @@ impl<E> Check<'_, E> {
         }
         Ok(())
     }
+}
+
+/// The variables of loops that may order most of these races.
+fn awaited(model: &Model, flows: &Flows, may_wait: &[Observed]) -> BTreeSet<u32> {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for race in may_wait {
+        if let Bug::Race { first, second } = race.witness.bug {
+            for location in flows.between(model, first, second) {
+                *counts.entry(location.0).or_default() += 1;
+            }
+        }
+    }
+    let mut locations: Vec<_> = counts.into_iter().collect();
+    locations.sort_by_key(|&(location, count)| (Reverse(count), location));
+    let most = locations.into_iter().take(MOST_AWAITED);
+    most.map(|(location, _)| location).collect()
+}
+
+/// The predictions in which an object is used after its end unless a loop on one of the variables forbids
+/// it.
+pub(crate) fn behind_loops<'w>(
+    trace: &Trace,
+    flows: &Flows,
+    witnesses: impl Iterator<Item = &'w Witness>,
+) -> Vec<&'w Witness> {
+    if flows.is_empty() {
+        return Vec::new();
+    }
+    let mut ends: Vec<_> = witnesses
+        .filter(|witness| ends_a_life(trace, witness))
+        .collect();
+    if ends.is_empty() {
+        return ends;
+    }
+    let model = Model::new(trace, Meaning::Optimistic);
+    ends.retain(|witness| match witness.bug {
+        Bug::Race { first, second } => flows.may_wait(&model, first, second),
+        Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => false,
+    });
+    ends
+}
+
+/// Whether one of the two accesses of a race ends the life of what the other one uses.
+fn ends_a_life(trace: &Trace, witness: &Witness) -> bool {
+    let bare = Predicted {
+        steps: Steps::None,
+        ..predicted(trace)
+    };
+    let kind = bare.finding(witness).kind;
+    matches!(witness.bug, Bug::Race { .. }) && kind != Kind::DataRace
 }
 
 fn first_try(observed: &Observed) -> Tried {

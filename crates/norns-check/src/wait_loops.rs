@@ -3,8 +3,12 @@
 //! A run shows a race to the detector, but not always the loop that orders its accesses: the
 //! variable may be set when the thread first reads it. If an earlier replay has seen the loop, the
 //! trace tells whether it stands between the two accesses.
+//!
+//! A counter is waited for until several threads have written to it. That one write ends the wait is
+//! seen of one thread only, in a replay that held it back; the same write of the other threads is
+//! taken to be waited for as well.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use norns_model::Bug;
 use norns_replay::Proof;
@@ -15,13 +19,30 @@ use crate::refine::written_by;
 
 #[derive(Default)]
 pub struct WaitLoops {
-    /// Program counters of the reads that the loops repeat.
-    reads: BTreeSet<u64>,
+    /// Program counters of the reads that the loops repeat, each with those of the writes that were
+    /// held back until the loop went round.
+    reads: BTreeMap<u64, BTreeSet<u64>>,
 }
 
 impl WaitLoops {
-    pub fn learn(&mut self, replayed: &Replayed) {
-        self.reads.extend(replayed.wait_loop);
+    /// Learns from a run that was to show this bug.
+    pub fn learn(&mut self, trace: &Trace, bug: &Bug, replayed: &Replayed) {
+        let Some(read) = replayed.wait_loop else {
+            return;
+        };
+        let writes = self.reads.entry(read).or_default();
+        let pc = |event: EventIndex| {
+            let event = trace.events[event.index()];
+            trace.place(event.place).pc
+        };
+        if let Bug::Race { first, second } = *bug {
+            let sides = [(first, second), (second, first)];
+            let held_back = sides.into_iter().filter(|&(write, other)| {
+                let op = trace.events[write.index()].op;
+                pc(other) == read && written_by(op).is_some()
+            });
+            writes.extend(held_back.map(|(write, _)| pc(write)));
+        }
     }
 
     /// Whether one of the loops orders the two accesses of a race, although a replay gave this
@@ -37,16 +58,19 @@ impl WaitLoops {
     }
 
     /// Whether the thread of `after` has waited, up to it, for a variable that only the thread of
-    /// `before` sets, and only from there on.
+    /// `before` sets, and only from there on; or for a write that thread makes for the first time
+    /// from there on.
     fn stands_between(&self, trace: &Trace, before: EventIndex, after: EventIndex) -> bool {
         let thread = |event: EventIndex| trace.events[event.index()].thread;
         let earlier = trace.events[..=after.index()].iter().rev();
         let mut loops = earlier.filter(|event| {
-            event.thread == thread(after) && self.reads.contains(&trace.place(event.place).pc)
+            event.thread == thread(after) && self.reads.contains_key(&trace.place(event.place).pc)
         });
-        let Some(waited_for) = loops.find_map(|event| plain_read(event.op)) else {
+        let read = loops.find_map(|event| Some((event, plain_read(event.op)?)));
+        let Some((read, waited_for)) = read else {
             return false;
         };
+        let held_back = &self.reads[&trace.place(read.place).pc];
         let touch = Touch::of(trace.events[after.index()].op);
         let is_own =
             |touch: Touch| touch.kind != TouchKind::Free && touch.access.overlaps(waited_for);
@@ -60,7 +84,11 @@ impl WaitLoops {
         let is_later = |(index, event): (u32, &Event)| {
             event.thread == thread(before) && EventIndex(index) >= before
         };
-        sets.next().is_some_and(is_later) && sets.all(is_later)
+        let mut ends_wait = sets.clone().filter(|(_, event)| {
+            event.thread == thread(before) && held_back.contains(&trace.place(event.place).pc)
+        });
+        ends_wait.next().is_some_and(is_later)
+            || sets.next().is_some_and(is_later) && sets.all(is_later)
     }
 }
 
@@ -81,16 +109,46 @@ mod tests {
         let trace = norns_model::script::trace(script);
         let pc = |event: u32| trace.place(trace.events[event as usize].place).pc;
         let mut loops = WaitLoops::default();
-        loops.learn(&Replayed {
+        let [first, second] = race.map(EventIndex);
+        let bug = Bug::Race { first, second };
+        loops.learn(&trace, &bug, &seen(pc(read_of_loop)));
+        assert_eq!(loops.order(&trace, &bug, proof), ordered, "{script}");
+    }
+
+    /// A run that showed a loop whose read has this program counter.
+    fn seen(pc: u64) -> Replayed {
+        Replayed {
             outcome: Outcome::NoBug,
-            wait_loop: Some(pc(read_of_loop)),
+            wait_loop: Some(pc),
             sightings: Vec::new(),
             forked: false,
             events: Vec::new(),
-        });
-        let [first, second] = race.map(EventIndex);
-        let bug = Bug::Race { first, second };
-        assert_eq!(loops.order(&trace, &bug, proof), ordered, "{script}");
+        }
+    }
+
+    /// Two workers count down at one place, each after it has used `x`; T0 waits for both.
+    #[test]
+    fn a_loop_waits_for_the_same_write_of_all_threads() {
+        let mut trace = norns_model::script::trace(
+            "T1: write x, write n, write x
+             T2: write x, write n
+             T0: read n, free x",
+        );
+        let count_down = trace.events[1].place;
+        trace.events[4].place = count_down;
+        let pc = trace.place(trace.events[5].place).pc;
+        let race = |first: u32, second: u32| Bug::Race {
+            first: EventIndex(first),
+            second: EventIndex(second),
+        };
+        let mut loops = WaitLoops::default();
+        loops.learn(&trace, &race(0, 6), &seen(pc));
+        let ordered =
+            |loops: &WaitLoops, first| loops.order(&trace, &race(first, 6), Proof::Detector);
+        assert!(!ordered(&loops, 0), "the loop may wait for either of them");
+        loops.learn(&trace, &race(1, 5), &seen(pc));
+        assert!(ordered(&loops, 0) && ordered(&loops, 3));
+        assert!(!ordered(&loops, 2), "after the write");
     }
 
     const FLAG: &str = "T1: write x, write flag

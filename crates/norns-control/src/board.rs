@@ -6,6 +6,7 @@ use norns_wire::schedule::{Hold, Step, What};
 
 use crate::emulated::{Barriers, Onces};
 use crate::event::{Effect, Line};
+use crate::spin::LoopWatch;
 use crate::thread::{Activity, MOST_THREADS, Slot, Stage, Thread};
 
 const MOST_LINES: usize = 4;
@@ -59,6 +60,8 @@ pub(crate) struct Board<'m> {
     pub onces: Onces,
     /// The thread whose loop may wait for a write.
     pub suspect: Option<Slot>,
+    /// Watches the thread of the next step while the others wait for it.
+    head_watch: LoopWatch,
     lines: [Option<Line>; MOST_LINES],
     /// The first of the threads that have effects; `Pending::next` links them.
     affected: Option<Slot>,
@@ -79,6 +82,7 @@ impl<'m> Board<'m> {
             barriers: Barriers::new(),
             onces: Onces::new(),
             suspect: None,
+            head_watch: LoopWatch::new(),
             lines: [None; MOST_LINES],
             affected: None,
         }
@@ -92,6 +96,7 @@ impl<'m> Board<'m> {
         self.end = 0;
         self.started = false;
         self.suspect = None;
+        self.head_watch = LoopWatch::new();
         self.affected = None;
     }
 
@@ -221,11 +226,26 @@ impl<'m> Board<'m> {
             return;
         }
         self.cursor += 1;
+        self.end_head_watch();
         let steps = self.steps().len();
         if self.cursor == steps {
             self.tell(Line::Followed { steps });
         }
         self.wake_head();
+    }
+
+    /// For how long the thread of the next step has gone round in a loop that only reads.
+    pub fn head_only_reads_for(&mut self, head: Slot) -> i64 {
+        let mut watch = self.head_watch;
+        let time = watch.only_reads_for(self, head);
+        self.head_watch = watch;
+        time
+    }
+
+    fn end_head_watch(&mut self) {
+        let mut watch = self.head_watch;
+        watch.end(self);
+        self.head_watch = LoopWatch::new();
     }
 
     /// The access that had its turn is done: the thread has come to its next hook.

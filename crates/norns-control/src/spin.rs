@@ -51,6 +51,8 @@ pub(crate) struct Spin {
     read_count: usize,
     /// Reads at known places since something new was met.
     repeated: u64,
+    /// Whether anything else was done at them.
+    does_more: bool,
     /// How often something new was met.
     changes: u64,
     suspicion: Suspicion,
@@ -69,6 +71,7 @@ impl Spin {
             reads: [NO_READ; READS],
             read_count: 0,
             repeated: 0,
+            does_more: false,
             changes: 0,
             suspicion: Suspicion::None,
         }
@@ -110,6 +113,7 @@ impl Board<'_> {
         spin.places = [0; PLACES];
         spin.read_count = 0;
         spin.repeated = 0;
+        spin.does_more = false;
         self.hooks_changed(slot);
     }
 
@@ -127,6 +131,7 @@ impl Board<'_> {
         }
         if spin.knows(pc, address) {
             spin.repeated += u64::from(reads.is_some());
+            spin.does_more |= reads.is_none();
             return;
         }
         if let Some(size) = reads
@@ -138,6 +143,7 @@ impl Board<'_> {
         self.leave_loop(me);
         let spin = &mut self.thread_mut(me).spin;
         spin.repeated = 0;
+        spin.does_more = false;
         spin.changes += 1;
     }
 
@@ -250,6 +256,48 @@ impl LoopWatch {
         now - self.quiet_since >= SPINS_FOR
             && thread.spin.repeated >= ENOUGH_READS
             && thread.activity == Activity::Running
+    }
+
+    /// Looks at the running threads besides `me`, one after the other, until one goes round in a loop,
+    /// which is returned: none of them is known to be the one that matters.
+    pub fn any_goes_round(&mut self, board: &mut Board, me: Slot) -> Option<Slot> {
+        let is_running = |slot: Slot| {
+            let thread = board.get(slot).filter(|_| slot != me);
+            thread.is_some_and(|thread| thread.activity == Activity::Running)
+        };
+        let stays = |slot: &Slot| is_running(*slot) && self.moves <= 3;
+        let slot = self.watched.filter(stays).or_else(|| {
+            let after = self.watched.map_or(0, |slot| slot.0 + 1);
+            let mut others = board.slots().filter(|slot| slot.0 >= after);
+            others.find(|slot| is_running(*slot))
+        });
+        if slot != self.watched {
+            self.end(board);
+            *self = LoopWatch::new();
+        }
+        slot.filter(|slot| self.goes_round(board, *slot))
+    }
+
+    /// For how long the thread has gone round in a loop that only reads; 0 if it does not. A loop that
+    /// also writes may be a long computation.
+    pub fn only_reads_for(&mut self, board: &mut Board, slot: Slot) -> i64 {
+        if self.watched.is_some_and(|watched| watched != slot) {
+            self.end(board);
+            *self = LoopWatch::new();
+        }
+        if self.goes_round(board, slot) && !board.thread(slot).spin.does_more {
+            board.now - self.quiet_since
+        } else {
+            0
+        }
+    }
+
+    /// Whether the thread has come to nothing new since the last look.
+    pub fn repeats(&self, board: &Board) -> bool {
+        self.watched.is_some_and(|slot| {
+            let spin = &board.thread(slot).spin;
+            spin.changes == self.changes && spin.repeated >= ENOUGH_READS
+        })
     }
 
     /// Whether the thread has met something new again and again, or never came back to anything. One

@@ -410,7 +410,7 @@ fn what_the_recorded_run_shows_needs_no_replay() {
         });
         assert!(checked.replays.is_empty(), "seed {seed}");
         let model = Model::new(&case.trace, Meaning::Optimistic);
-        for race in observed_races(&model) {
+        for race in observed_races(&model).0 {
             let bug = &race.witness.bug;
             let mut confirmed = checked.with_status(Status::Confirmed);
             let finding = confirmed.find(|finding| checked.bug(finding) == bug);

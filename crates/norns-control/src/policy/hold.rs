@@ -250,11 +250,27 @@ impl Hold {
         let nobody = nobody_runs(board, me)?;
         let entry = &mut self.held[index];
         let processor = entry.wait.processor(board, me)?;
+        // The thread that should come may wait, in a loop, for what this one writes next.
+        let is_one_race = board
+            .schedule
+            .is_some_and(|schedule| schedule.hunts.len() <= 2);
+        let watches = is_one_race && board.is_free();
+        let looping = if watches {
+            entry.watch.any_goes_round(board, me)
+        } else {
+            None
+        };
         let is_enough = |patience: &Patience| entry.wait.is_enough(patience, board.now, processor);
-        let tired = board.is_free() && is_enough(&lingers_for(board));
-        if !(nobody || tired || is_enough(&HELD_FOR)) {
+        let tired = board.is_free()
+            && is_enough(&lingers_for(board, self.lingered))
+            && !(watches && entry.watch.repeats(board));
+        if !(nobody || tired || looping.is_some() || is_enough(&HELD_FOR)) {
             return Ok(Some(Decision::Sleep(Some(LINGER_LOOK))));
         }
+        if let Some(looping) = looping {
+            board.suspect_loop(looping);
+        }
+        entry.watch.end(board);
         self.held[index] = NOBODY;
         self.next_hold(board, me, access, 0);
         Ok(None)
@@ -462,7 +478,7 @@ impl Hold {
         mut wait: Wait,
     ) -> Result<Decision, Question> {
         let processor = wait.processor(board, me)?;
-        if wait.is_enough(&lingers_for(board), board.now, processor) {
+        if wait.is_enough(&lingers_for(board, self.lingered), board.now, processor) {
             return Ok(Decision::Go(Turn::Free));
         }
         board.thread_mut(me).stage = Stage::LingersBeforeLock(wait);

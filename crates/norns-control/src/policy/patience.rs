@@ -13,6 +13,8 @@ pub const HELD_FOR: Patience = Patience {
     processor: 300 * MILLISECOND,
     longest: 10_000 * MILLISECOND,
 };
+/// After so many lingers threads linger half as long, after twice as many a third, and so on.
+const OFTEN: u32 = 10;
 const LINGERS_FOR: Patience = Patience {
     wall: 30 * MILLISECOND,
     processor: 10 * MILLISECOND,
@@ -84,8 +86,9 @@ impl Wait {
 }
 
 /// How long a thread lingers: for a fraction of the time that the recorded run took, where that is
-/// known, so that all who linger prolong the run a few times at most. At one of many places less.
-pub fn lingers_for(board: &Board) -> Patience {
+/// known, so that all who linger prolong the run a few times at most. At one of many places less, and
+/// less the more often threads have lingered in vain.
+pub fn lingers_for(board: &Board, lingered: u32) -> Patience {
     let schedule = board.schedule.unwrap_or(Schedule::empty());
     let fraction = |part: i64| match schedule.pace {
         0 => i64::MAX,
@@ -99,9 +102,12 @@ pub fn lingers_for(board: &Board) -> Patience {
             ..LINGERS_FOR
         };
     }
+    let longest = fraction(10).clamp(2 * LINGERS_FOR.wall, LINGERS_FOR.longest);
+    let part = 1 + i64::from(lingered / OFTEN);
     Patience {
-        longest: fraction(10).clamp(2 * LINGERS_FOR.wall, LINGERS_FOR.longest),
-        ..LINGERS_FOR
+        wall: LINGERS_FOR.wall / part,
+        processor: LINGERS_FOR.processor / part,
+        longest: longest / part,
     }
 }
 

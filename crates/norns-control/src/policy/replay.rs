@@ -3,7 +3,8 @@
 //! Before the first thread is created, and after the last step, the program runs free. A program
 //! that cannot follow is stopped where that is certain: the thread of the next step has come to
 //! something else, has ended, is blocked, or sleeps where only another thread could wake it while
-//! no other thread can go on.
+//! no other thread can go on. It is also stopped when that thread has slept, or polled variables, for about
+//! as long as the recorded run took.
 //!
 //! A schedule has the steps that its bug needs as far as synchronisation tells. A thread can need
 //! more: it polls a plain variable that a thread without any step sets. So when the next step does
@@ -176,10 +177,14 @@ pub fn look_at_head(
                 (standstill(board), IDLE_LOOKS)
             };
             wait.idle = idle_looks(board, me, head, (wait.since, patience), wait.idle)?;
-            if wait.idle >= most && outsiders_wait {
+            // A loop may be watched as late as that: watching slows the thread down.
+            let is_late = board.now - wait.since >= OUTSIDERS_WAIT;
+            let polls = is_late && board.head_only_reads_for(head) >= patience;
+            let is_in_vain = wait.idle >= most || polls;
+            if is_in_vain && outsiders_wait {
                 board.let_outsiders_run();
                 wait = HeadWait::default();
-            } else if wait.idle >= most {
+            } else if is_in_vain {
                 return Ok((wait, diverged(head, None, Why::DoesNotCome)));
             }
         }

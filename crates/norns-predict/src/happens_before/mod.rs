@@ -15,7 +15,7 @@ mod pairs;
 pub use detector::unordered_accesses;
 pub use freed::{UseAfterFree, uses_after_free};
 pub use memory_model::MemoryModel;
-pub use observed::{Observed, observed_races};
+pub use observed::{Flows, Observed, observed_races};
 pub use pairs::unordered_pairs;
 
 use norns_trace::effect::{Channel, Handoff};

@@ -38,8 +38,9 @@ pub struct Observed {
     pub may_wait: bool,
 }
 
-/// One race for every pair of sides, in the order of the sides.
-pub fn observed_races(model: &Model) -> Vec<Observed> {
+/// One race for every pair of sides, in the order of the sides, and the variables that threads may wait
+/// for.
+pub fn observed_races(model: &Model) -> (Vec<Observed>, Flows) {
     let mut search = Search::new(model);
     search.walk();
     let mut pairs: Vec<_> = search.found.into_iter().collect();
@@ -48,15 +49,14 @@ pub fn observed_races(model: &Model) -> Vec<Observed> {
     let flows = Flows::of(model, &search.flows);
     let schedules = schedules(model, &pairs);
     let observed = pairs.iter().zip(schedules);
-    observed
-        .map(|(&(first, second), schedule)| Observed {
-            may_wait: flows.may_wait(model, first, second),
-            witness: Witness {
-                schedule,
-                bug: Bug::Race { first, second },
-            },
-        })
-        .collect()
+    let races = observed.map(|(&(first, second), schedule)| Observed {
+        may_wait: flows.may_wait(model, first, second),
+        witness: Witness {
+            schedule,
+            bug: Bug::Race { first, second },
+        },
+    });
+    (races.collect(), flows)
 }
 
 /// An access to a location, as later ones are compared with it.
@@ -186,7 +186,8 @@ impl<'m> Search<'m> {
 
 /// Plain variables through which one thread may wait for another: for each of them, by thread, the
 /// first read and the last write.
-struct Flows {
+#[derive(Clone, Debug, Default)]
+pub struct Flows {
     flows: Vec<Flow>,
     first_read: FxHashMap<(LocationId, ThreadId), EventIndex>,
     last_write: FxHashMap<(LocationId, ThreadId), EventIndex>,
@@ -228,25 +229,48 @@ impl Flows {
         }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// Whether a loop that waits for one of the variables may stand between two accesses (see
+    /// `Observed::may_wait`), which need not race in the recorded run.
+    ///
     /// A race on the variable itself stays one, whatever waits for it. But a block that is freed may
     /// have the variable in it: the loop then orders the free behind the write that ends the wait.
-    fn may_wait(&self, model: &Model, first: EventIndex, second: EventIndex) -> bool {
+    pub fn may_wait(&self, model: &Model, first: EventIndex, second: EventIndex) -> bool {
+        self.between(model, first, second).next().is_some()
+    }
+
+    /// The variables that such a loop may wait for.
+    pub fn between<'a>(
+        &'a self,
+        model: &'a Model,
+        first: EventIndex,
+        second: EventIndex,
+    ) -> impl Iterator<Item = LocationId> + 'a {
         let frees = |event: EventIndex| {
             let touch = Touch::of(model.trace.events[event.index()].op);
             touch.is_some_and(|touch| touch.kind == TouchKind::Free)
         };
-        let own = |location: LocationId| {
+        let frees = frees(first) || frees(second);
+        let own = move |location: LocationId| {
             let of = |event| model.locations.of_event(event).contains(&location.0);
-            !frees(first) && !frees(second) && (of(first) || of(second))
+            !frees && (of(first) || of(second))
         };
-        self.flows.iter().any(|&(location, writer, reader)| {
-            let is_between = |before: EventIndex, after: EventIndex| {
-                (model.thread_of(before), model.thread_of(after)) == (writer, reader)
-                    && self.last_write.get(&(location, writer)) >= Some(&before)
-                    && (self.first_read.get(&(location, reader))).is_some_and(|read| *read < after)
-            };
-            !own(location) && (is_between(first, second) || is_between(second, first))
-        })
+        let between = self
+            .flows
+            .iter()
+            .filter(move |&&(location, writer, reader)| {
+                let is_between = |before: EventIndex, after: EventIndex| {
+                    (model.thread_of(before), model.thread_of(after)) == (writer, reader)
+                        && self.last_write.get(&(location, writer)) >= Some(&before)
+                        && (self.first_read.get(&(location, reader)))
+                            .is_some_and(|read| *read < after)
+                };
+                !own(location) && (is_between(first, second) || is_between(second, first))
+            });
+        between.map(|&(location, ..)| location)
     }
 }
 
@@ -320,7 +344,7 @@ mod tests {
                 *order = MemoryOrder::Relaxed;
             }
         }
-        let races = observed_races(&Model::new(&trace, Meaning::Optimistic));
+        let (races, _) = observed_races(&Model::new(&trace, Meaning::Optimistic));
         let words: Vec<String> = races
             .iter()
             .map(|race| {
@@ -393,7 +417,7 @@ mod tests {
              T3: lock n, unlock n
              T2: lock m, unlock m, write x",
         );
-        let races = observed_races(&Model::new(&trace, Meaning::Optimistic));
+        let (races, _) = observed_races(&Model::new(&trace, Meaning::Optimistic));
         let schedule = &races[0].witness.schedule;
         let events: Vec<u32> = schedule.iter().map(|event| event.0).collect();
         assert_eq!(events, [0, 1, 5, 6]);
