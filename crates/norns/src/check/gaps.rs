@@ -50,10 +50,7 @@ fn modules(recording: &Recording) -> impl Iterator<Item = Module<'_>> {
 /// What was not seen of the recorded process.
 pub fn not_analysed(recording: &Recording) -> Vec<NotAnalysed> {
     let mut all = Vec::new();
-    let uninstrumented = [Counter::Instrumented.word(), "0"];
-    let is_uninstrumented = { recording.info.iter() }
-        .any(|info| info.key == info::COUNTER && info.values == uninstrumented);
-    if is_uninstrumented {
+    if !is_instrumented(recording) {
         all.push(NotAnalysed::Accesses {
             synchronisation_is_seen: true,
         });
@@ -74,6 +71,27 @@ pub fn not_analysed(recording: &Recording) -> Vec<NotAnalysed> {
         all.push(NotAnalysed::OpenMp { runtime });
     }
     all
+}
+
+/// Whether accesses of the program were seen. A program that a signal has ended leaves no counters; its
+/// files tell then.
+fn is_instrumented(recording: &Recording) -> bool {
+    let word = Counter::Instrumented.word();
+    let mut counters = recording
+        .info
+        .iter()
+        .filter(|info| info.key == info::COUNTER);
+    let counter = counters.find(|info| info.values.first().is_some_and(|name| name == word));
+    match counter.and_then(|info| info.values.get(1)) {
+        Some(count) => count != "0",
+        None => {
+            let paths: BTreeSet<&str> = modules(recording).map(|module| module.path).collect();
+            let mut paths = paths
+                .into_iter()
+                .filter(|path| !path.contains("libnorns_rt"));
+            paths.any(|path| build::is_instrumented(Path::new(path)))
+        }
+    }
 }
 
 /// The file name of the OpenMP runtime that the program uses.
