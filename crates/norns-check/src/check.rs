@@ -102,10 +102,12 @@ pub trait Observer {
 
     /// A finding was added to the list, or has replaced one. Its id is one that no other
     /// finding of this check has; the caller names findings when the check is done. `run` is the
-    /// number of the recording, from 0, and `trace` what was recorded.
+    /// number of the recording, from 0, `process` that of the process if it is not the one whose
+    /// schedules are replayed, and `trace` what was recorded of it.
     fn found(
         &mut self,
         run: u32,
+        process: Option<u32>,
         trace: &Trace,
         finding: &Finding,
         evidence: Evidence,
@@ -138,6 +140,7 @@ pub fn check<P: Program>(
         tried: Bugs::default(),
         nameless: Vec::new(),
         candidates: options.scan.as_ref().map(Candidates::new),
+        process: None,
     };
     // What is left at the end is for the report.
     work.stage(19, 20, || check.runs(program))?;
@@ -160,6 +163,8 @@ pub(crate) struct Check<'a, E> {
     /// Findings of this recording about memory without a name: their ids, and what to look up.
     nameless: Vec<(String, Query)>,
     pub(crate) candidates: Option<Candidates<'a>>,
+    /// The process whose recording is looked at, if it is a further one.
+    pub(crate) process: Option<u32>,
 }
 
 impl<E> Check<'_, E> {
@@ -323,12 +328,16 @@ impl<E> Check<'_, E> {
         if confirmation.forked {
             self.all.not_analysed.push(NotAnalysed::ChildProcesses);
         }
+        if confirmation.loaded_later {
+            let note = NotAnalysed::LoadedLater;
+            self.all.not_analysed.push(note);
+        }
         self.name_blocks(trace);
-        Ok(())
+        self.other_processes(run, &recorded)
     }
 
     /// Says which blocks the findings of a recording are about, all at once.
-    fn name_blocks(&mut self, trace: &Trace) {
+    pub(crate) fn name_blocks(&mut self, trace: &Trace) {
         let (ids, queries): (Vec<String>, Vec<Query>) = self.nameless.drain(..).unzip();
         let names = ids.into_iter().zip(object::blocks(trace, &queries));
         let names: BTreeMap<String, Option<String>> = names.collect();
@@ -412,7 +421,8 @@ impl<E> Check<'_, E> {
             let is_open = finding.status == Status::Predicted
                 && !self.options.list_refuted
                 && !findings::is_listed(&self.all, &finding);
-            let watched = confirmation.is_reliable && !confirmation.forked;
+            let watched =
+                confirmation.is_reliable && !confirmation.forked && !confirmation.loaded_later;
             if is_open && watched && is_refuted(&finding) {
                 refuted += 1;
                 self.leave(&finding, Reason::Replays);
@@ -529,7 +539,9 @@ impl<E> Check<'_, E> {
         self.register(trace, &mut finding, &evidence);
         if findings::add(&mut self.all, finding.clone()) {
             self.serial += 1;
-            self.observer.found(run, trace, &finding, evidence)?;
+            let process = self.process;
+            self.observer
+                .found(run, process, trace, &finding, evidence)?;
         }
         Ok(())
     }
@@ -545,7 +557,8 @@ impl<E> Check<'_, E> {
         self.register(trace, &mut finding, &evidence);
         findings::put(&mut self.all, finding.clone());
         self.serial += 1;
-        self.observer.found(run, trace, &finding, evidence)
+        let process = self.process;
+        self.observer.found(run, process, trace, &finding, evidence)
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Confirmation<'a, P: Program> {
     pub has_replayed_recording: bool,
     /// Whether some replay made a child process.
     pub forked: bool,
+    /// Whether some replay was of a bug in code that is loaded while the program runs.
+    pub loaded_later: bool,
     /// Races that only a replay which stops both threads proves, by their program counters: a loop may
     /// order them.
     doubted: BTreeSet<[u64; 2]>,
@@ -96,6 +98,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
             is_reliable: true,
             has_replayed_recording: false,
             forked: false,
+            loaded_later: false,
             doubted: BTreeSet::new(),
             tried_for_loops: 0,
             fruitless: 0,
@@ -389,6 +392,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
     pub(crate) fn replay(&mut self, witness: &Witness, way: Way) -> Result<Replayed, P::Error> {
         let mut replayed = self.program.replay(self.trace, witness, way)?;
         self.forked |= replayed.forked;
+        self.loaded_later |= replayed.loaded_later;
         self.loops.learn(self.trace, &witness.bug, &replayed);
         self.remember(std::mem::take(&mut replayed.sightings));
         if let Outcome::Confirmed(proof) = replayed.outcome

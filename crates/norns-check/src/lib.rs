@@ -9,6 +9,7 @@
 //! | `left_waiting` | waits that end with the process, as in the recorded run |
 //! | `recorded_run` | races that the recorded run itself had, which need no replay |
 //! | `candidates` | the candidates of a scan, and what recordings and findings say of each |
+//! | `other_process` | what the recordings of processes show that the program forked |
 //! | `coverage` | what the recordings have shown, and whether another one brings something new |
 //! | `rules` | orders of events that a rule of the user does not allow |
 //! | `confirm` | one predicted bug: which replays are tried until one settles it |
@@ -30,6 +31,7 @@ mod coverage;
 pub mod findings;
 mod left_waiting;
 pub mod observed;
+mod other_process;
 pub mod program;
 mod recorded_run;
 mod refine;
@@ -40,4 +42,5 @@ mod wait_loops;
 pub use check::{Evidence, Observer, Options, Progress, Runs, check};
 pub use confirm::Tried;
 pub use observed::Hang;
+pub use other_process::OtherProcess;
 pub use program::{Outcome, Program, Recorded, Replayed, Rerun};

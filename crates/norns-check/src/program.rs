@@ -7,6 +7,7 @@ use norns_rules::Observed;
 use norns_trace::{EventIndex, Trace, Warning};
 
 use crate::observed::Hang;
+use crate::other_process::OtherProcess;
 
 /// A program under test.
 pub trait Program {
@@ -59,6 +60,8 @@ pub struct Recorded {
     pub last_lines: Vec<String>,
     /// What else could not be seen.
     pub not_analysed: Vec<NotAnalysed>,
+    /// Further processes of the same run.
+    pub others: Vec<OtherProcess>,
 }
 
 impl Recorded {
@@ -129,6 +132,9 @@ pub struct Replayed {
     pub sightings: Vec<Sighting>,
     /// Whether the program made a child process, which nobody watched.
     pub forked: bool,
+    /// Whether a place of the bug is in code that the program loads while it runs (`dlopen`), which can
+    /// lie elsewhere in another run and is then not recognised.
+    pub loaded_later: bool,
     /// The custom events in the order in which they happened.
     pub events: Vec<Observed>,
 }

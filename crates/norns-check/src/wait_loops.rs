@@ -122,6 +122,7 @@ mod tests {
             wait_loop: Some(pc),
             sightings: Vec::new(),
             forked: false,
+            loaded_later: false,
             events: Vec::new(),
         }
     }

@@ -113,6 +113,10 @@ pub enum NotAnalysed {
     },
     /// Processes that the program started in a replay.
     ChildProcesses,
+    /// Predictions in code that the program loads while it runs, which replays may not recognise.
+    LoadedLater,
+    /// Further processes of the recorded run, of which nothing is replayed.
+    OtherProcesses { processes: usize },
     /// What later runs do not get as the recorded run did: a sentence for each.
     Inputs { problems: Vec<String> },
     /// Findings that the user's file suppresses.

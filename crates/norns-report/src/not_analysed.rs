@@ -198,6 +198,18 @@ pub fn sentence(reason: &NotAnalysed) -> String {
              watched"
                 .into()
         }
+        NotAnalysed::LoadedLater => {
+            "replays of code that the program loads while it runs: it can lie elsewhere each time, so \
+             nothing there is called refuted"
+                .into()
+        }
+        NotAnalysed::OtherProcesses { processes } => {
+            let what = match processes {
+                1 => "a process that the program forked was recorded".into(),
+                processes => format!("{processes} processes that the program forked were recorded"),
+            };
+            format!("{what} as well; nothing of it is replayed, so what is only predicted stays so")
+        }
         NotAnalysed::Inputs { problems } => format!(
             "what replays do not get as the recorded run did: {}",
             problems.join("; ")

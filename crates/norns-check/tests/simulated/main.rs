@@ -210,6 +210,7 @@ impl Observer for Kept {
     fn found(
         &mut self,
         _run: u32,
+        _process: Option<u32>,
         _trace: &Trace,
         finding: &Finding,
         evidence: Evidence,

@@ -43,6 +43,7 @@ impl Program for Simulated {
             unseen_order: (!self.is_understood).then(|| "a library may".into()),
             last_lines: Vec::new(),
             not_analysed: Vec::new(),
+            others: Vec::new(),
         })
     }
 
@@ -83,6 +84,7 @@ impl Program for Simulated {
             wait_loop: None,
             sightings: Vec::new(),
             forked: false,
+            loaded_later: false,
             events: Vec::new(),
         })
     }

@@ -78,6 +78,7 @@ impl Observer for Keeper<'_> {
     fn found(
         &mut self,
         run: u32,
+        process: Option<u32>,
         trace: &Trace,
         finding: &Finding,
         evidence: Evidence,
@@ -93,7 +94,7 @@ impl Observer for Keeper<'_> {
         }
         let sketch: Option<Sketch> = match evidence {
             Evidence::Tried(tried) => {
-                let saved = SavedWitness::of(tried, &trace_name(run));
+                let saved = SavedWitness::of(tried, &trace_name(run, process));
                 let name = format!("{}.witness.json", finding.id);
                 self.run.save_compact(&name, &saved)?;
                 // What is shown of a prediction is made of its witness when somebody asks: there

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use norns_check::{Hang, Outcome, Recorded, Replayed, Rerun};
+use norns_check::{Hang, OtherProcess, Outcome, Recorded, Replayed, Rerun};
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::record::Kept;
 use norns_replay::report::Deadlock;
@@ -15,8 +16,8 @@ use norns_replay::{
     Ended, Files, How, Inputs, Limits, Program, Replayer, Report, Sighting, record,
 };
 use norns_rules::Observed;
-use norns_trace::Trace;
 use norns_trace::symbolise::Symboliser;
+use norns_trace::{Trace, Warning};
 
 use super::{Arguments, divergence, gaps, inputs};
 use crate::deadline::Deadline;
@@ -83,6 +84,77 @@ impl<'a> Checked<'a> {
     }
 
     fn record_as(&mut self, run: u32, how: How) -> Result<Recorded> {
+    fn limits(&self) -> Limits {
+        Limits {
+            time: Duration::from_secs(self.arguments.time_limit),
+            memory: self.arguments.memory_limit << 20,
+            events: self
+                .arguments
+                .budget
+                .max(1)
+                .saturating_mul(EVENTS_PER_SECOND),
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.run.path("replays")
+    }
+
+    fn replayer<'b>(&'b self, trace: &'b Trace) -> Replayer<'b> {
+        let limits = self.limits();
+        // A replay serialises the program's synchronisation and watches every access.
+        let usual = self.recording_took * 20 + Duration::from_secs(5);
+        Replayer {
+            program: self.program,
+            trace,
+            folder: self.folder(),
+            limits: Limits {
+                time: limits.time.min(usual).min(self.deadline.left()),
+                ..limits
+            },
+            pace: Some(self.recording_took),
+            files: inputs::private_files(self.run),
+            inputs: self.inputs.clone(),
+        }
+    }
+}
+
+/// The trace of a recording, or of a further process of it, in the folder of the run.
+pub fn trace_name(run: u32, process: Option<u32>) -> String {
+    let name = match run {
+        0 => "trace".into(),
+        run => format!("trace-{run}"),
+    };
+    match process {
+        None => format!("{name}.norns"),
+        Some(number) => format!("{name}.process{number}.norns"),
+    }
+}
+
+/// The further processes that ran threads, and the warnings that are not about where they are.
+fn other_processes(warnings: Vec<Warning>) -> Result<(Vec<OtherProcess>, Vec<Warning>)> {
+    let (mut others, mut left) = (Vec::new(), Vec::new());
+    for warning in warnings {
+        match warning {
+            Warning::OtherProcess { number, path } => {
+                let (trace, _) = norns_trace::read_understood(&path)?;
+                if trace.threads.len() > 1 {
+                    others.push(OtherProcess { number, trace });
+                }
+            }
+            Warning::OtherProcesses { .. } => {}
+            other => left.push(other),
+        }
+    }
+    Ok((others, left))
+}
+
+impl norns_check::Program for Checked<'_> {
+    type Error = anyhow::Error;
+
+    fn record(&mut self, run: u32) -> Result<Recorded> {
+        // The first recording is the natural one, unless the user wants another.
+        let seed = self.arguments.seed.unwrap_or(1).wrapping_add(run.into());
         let chosen_by_user = self.arguments.runs.is_some();
         let mut limits = self.limits();
         if run > 0 {
@@ -94,7 +166,7 @@ impl<'a> Checked<'a> {
         }
         let begin = Instant::now();
         let path = |name: &str| self.run.path(name);
-        let (trace, output) = (path(&trace_name(run)), path("output.txt"));
+        let (trace, output) = (path(&trace_name(run, None)), path("output.txt"));
         let printed_before = fs::metadata(&output).map_or(0, |data| data.len());
         let files = match run {
             0 => Files::Kept {
@@ -145,14 +217,16 @@ impl<'a> Checked<'a> {
         }
         self.round_took = self.last_began.replace(begin).map(|last| begin - last);
         self.arguments.engine.accept(&trace)?;
+        let (others, warnings) = other_processes(recorded.warnings)?;
         Ok(Recorded {
             trace,
             is_impatient: how == How::Impatiently,
             ended: recorded.ended,
-            warnings: recorded.warnings,
+            warnings,
             unseen_order,
             last_lines: gaps::last_lines(&output, printed_before),
             not_analysed,
+            others,
         })
     }
 
@@ -264,6 +338,7 @@ impl norns_check::Program for Checked<'_> {
             sightings: Sighting::of(&replay.report),
             wait_loop: replay.report.spin.as_ref().map(|spin| spin.pc),
             forked: replay.report.forked,
+            loaded_later: is_loaded_later(trace, witness, &replay.report),
             events: replay.report.events.into_iter().map(observed).collect(),
         })
     }
@@ -278,6 +353,24 @@ impl norns_check::Program for Checked<'_> {
         self.warn_once(&report);
         Ok(Sighting::of(&report))
     }
+}
+
+/// Whether a place of the witness is in code that was not there when the program began.
+fn is_loaded_later(trace: &Trace, witness: &Witness, report: &Report) -> bool {
+    let ranges: Vec<_> = report.maps.lines().filter_map(code_range).collect();
+    let is_there = |pc: u64| ranges.iter().any(|range| range.contains(&pc));
+    let events = witness.bug.events().into_iter();
+    let mut pcs = events.map(|event| trace.place(trace.events[event.index()].place).pc);
+    !ranges.is_empty() && pcs.any(|pc| !is_there(pc))
+}
+
+/// The addresses of a line of `/proc/PID/maps`, if it is code.
+fn code_range(line: &str) -> Option<Range<u64>> {
+    let mut fields = line.split_whitespace();
+    let (from, to) = fields.next()?.split_once('-')?;
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    let is_code = fields.next()?.contains('x');
+    is_code.then_some(address(from)?..address(to)?)
 }
 
 /// A custom event, from its thread and its words.
