@@ -27,6 +27,10 @@ use crate::session;
 /// Of a recording as many events are kept as can be finished, read and prepared in about a third of
 /// the budget.
 const EVENTS_PER_SECOND: u64 = 100_000;
+/// If the first recording took longer than this, there is no further one once the check has taken `WORTH`
+/// times as long.
+const LONG: Duration = Duration::from_secs(1);
+const WORTH: u32 = 6;
 /// A recording under another schedule may take this many times as long as the first one.
 const SLOWER: u32 = 5;
 
@@ -301,7 +305,9 @@ impl norns_check::Program for Checked<'_> {
             .last_began
             .map_or(Duration::ZERO, |last| last.elapsed());
         let next = last.max(self.round_took.unwrap_or_default());
-        self.deadline.spent() + next < self.deadline.time() / 2 && next < self.deadline.time() / 8
+        let spent = self.deadline.spent() + next;
+        let is_worth_it = self.first_took < LONG || spent < self.first_took * WORTH;
+        is_worth_it && spent < self.deadline.time() / 2 && next < self.deadline.time() / 8
     }
 
     fn replay_recording(&mut self, trace: &Trace) -> Result<Rerun> {
