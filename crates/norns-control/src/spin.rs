@@ -21,6 +21,8 @@ const LATE_READS: u64 = 64;
 /// How long a thread must go round in a loop to be suspected, and how many reads it must make.
 const SPINS_FOR: i64 = 60_000_000;
 const ENOUGH_READS: u64 = 3;
+/// How long a thread that comes back to nothing is watched while others could be.
+const IDLE_FOR: i64 = 6_000_000;
 
 /// What a suspected loop is waiting for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -265,7 +267,13 @@ impl LoopWatch {
             let thread = board.get(slot).filter(|_| slot != me);
             thread.is_some_and(|thread| thread.activity == Activity::Running)
         };
-        let stays = |slot: &Slot| is_running(*slot) && self.moves <= 3;
+        let is_idle = |slot: Slot| {
+            let came_nowhere = board
+                .get(slot)
+                .is_some_and(|thread| thread.spin.repeated == 0);
+            came_nowhere && board.now - self.quiet_since >= IDLE_FOR
+        };
+        let stays = |slot: &Slot| is_running(*slot) && self.moves <= 3 && !is_idle(*slot);
         let slot = self.watched.filter(stays).or_else(|| {
             let after = self.watched.map_or(0, |slot| slot.0 + 1);
             let mut others = board.slots().filter(|slot| slot.0 >= after);

@@ -450,6 +450,59 @@ fn a_loop_that_waits_for_the_held_write_is_seen() {
 }
 
 #[test]
+fn a_thread_that_lingers_sees_the_loop_that_waits_for_it() {
+    let mut memory = memory();
+    let mut game = Game::new(&mut memory, |core| {
+        core.follow(Schedule {
+            names: &NAMES,
+            hunts: &[10, 20],
+            ..Schedule::empty()
+        });
+    });
+    let passes = Happened::Passes {
+        pc: 21,
+        address: VARIABLE,
+        reads: Some(4),
+    };
+    let mut act = game.say(ONE, Happened::Accesses(access(true, 10)));
+    while matches!(act, Act::Sleep(_)) {
+        game.say(TWO, passes);
+        act = game.wakes_after(ONE, act);
+    }
+    assert_eq!(act, Act::Go(Turn::Free));
+    assert!(game.core.is_any_suspected());
+}
+
+#[test]
+fn a_schedule_whose_next_thread_polls_is_given_up() {
+    let mut memory = memory();
+    let steps = [point(2, Code::Lock, LOCK), point(1, Code::Lock, LOCK)];
+    let mut game = Game::new(&mut memory, |core| {
+        core.follow(Schedule {
+            names: &NAMES,
+            steps: &steps,
+            ..Schedule::empty()
+        });
+    });
+    let passes = Happened::Passes {
+        pc: 21,
+        address: VARIABLE,
+        reads: Some(4),
+    };
+    let start = game.now;
+    let mut act = game.lock(ONE, LOCK, GOT);
+    while matches!(act, Act::Sleep(_)) {
+        for _ in 0..10 {
+            game.say(TWO, passes);
+        }
+        act = game.wakes_after(ONE, act);
+    }
+    let why = Why::DoesNotCome;
+    assert!(matches!(act, Act::Stop(Stop::Diverged(diverged)) if diverged.why == why));
+    assert!(game.now - start < 1500 * MILLISECOND);
+}
+
+#[test]
 fn threads_that_linger_meet() {
     let mut memory = memory();
     let mut game = Game::new(&mut memory, |core| {
