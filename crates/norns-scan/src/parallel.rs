@@ -291,7 +291,9 @@ fn pair(beside: &mut [Threads], new: &Threads, alive: &Threads) {
     for thread in new.iter() {
         beside[thread.index()].extend(alive);
     }
-    for thread in alive.iter() {
+    // The last number stands for a forked process, which is no thread.
+    let threads = beside.len();
+    for thread in alive.iter().filter(|thread| thread.index() < threads) {
         beside[thread.index()].extend(new);
     }
 }

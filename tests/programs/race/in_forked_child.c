@@ -16,23 +16,20 @@ static void *racing(void *unused) {
     return unused;
 }
 
-static void run(void *(*body)(void *), int threads) {
-    pthread_t all[2];
-    for (int i = 0; i < threads; i++)
-        pthread_create(&all[i], 0, body, 0);
-    for (int i = 0; i < threads; i++)
-        pthread_join(all[i], 0);
-}
-
 int main(void) {
     int status;
-    run(alone, 1);
+    pthread_t first, second;
+    pthread_create(&first, 0, alone, 0);
+    pthread_join(first, 0);
     pid_t child = fork();
     if (child == 0) {
-        run(racing, 2);
+        pthread_create(&first, 0, racing, 0);
+        pthread_create(&second, 0, racing, 0);
+        pthread_join(first, 0);
+        pthread_join(second, 0);
         return 0;
     }
     waitpid(child, &status, 0);
-    run(alone, 1);
+    own++;
     return status != 0;
 }
