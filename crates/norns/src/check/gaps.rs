@@ -86,10 +86,8 @@ fn is_instrumented(recording: &Recording) -> bool {
         Some(count) => count != "0",
         None => {
             let paths: BTreeSet<&str> = modules(recording).map(|module| module.path).collect();
-            let mut paths = paths
-                .into_iter()
-                .filter(|path| !path.contains("libnorns_rt"));
-            paths.any(|path| build::is_instrumented(Path::new(path)))
+            let mut own = paths.iter().filter(|path| !path.contains("libnorns_rt"));
+            paths.is_empty() || own.any(|path| build::is_instrumented(Path::new(path)))
         }
     }
 }
