@@ -302,8 +302,10 @@ impl<'a, P: Program> Confirmation<'a, P> {
             ways.push(Way::Schedule(Accesses::Free));
             ways.extend(self.may_lie_elsewhere(&tried.witness).then_some(Way::Near));
         }
-        if on_miss == OnMiss::Hunt || ways.is_empty() {
-            ways.push(Way::Hunt);
+        match on_miss {
+            OnMiss::Hunt => ways.push(Way::Hunt),
+            OnMiss::LookForLoop => ways.extend([Way::Hunt, Way::Hunt]),
+            OnMiss::GiveUp => ways.extend(ways.is_empty().then_some(Way::Hunt)),
         }
         let mut shown = None;
         for way in ways {
@@ -315,7 +317,12 @@ impl<'a, P: Program> Confirmation<'a, P> {
                 Outcome::Confirmed(proof) => {
                     tried.way = way;
                     shown = Some(Again::Shown(proof));
-                    if proof == Proof::BothHeld || on_miss == OnMiss::GiveUp {
+                    let is_enough = match on_miss {
+                        OnMiss::GiveUp => true,
+                        OnMiss::Hunt => proof == Proof::BothHeld,
+                        OnMiss::LookForLoop => self.loops.waits(self.trace, &tried.witness.bug),
+                    };
+                    if is_enough {
                         break;
                     }
                 }
@@ -414,6 +421,8 @@ impl<'a, P: Program> Confirmation<'a, P> {
 pub enum OnMiss {
     GiveUp,
     Hunt,
+    /// The same, until a loop is seen that waits for one of the two accesses.
+    LookForLoop,
 }
 
 /// What a race of the recorded run did in a replay.

@@ -109,7 +109,7 @@ impl<E> Check<'_, E> {
     ) -> Result<(), E> {
         let (part, whole) = SHARE_FOR_AWAITED;
         self.work.stage(part, whole, || {
-            self.show_again(run, confirmation, awaited, OnMiss::Hunt)
+            self.show_again(run, confirmation, awaited, OnMiss::LookForLoop)
         })
     }
 

@@ -31,18 +31,16 @@ impl WaitLoops {
             return;
         };
         let writes = self.reads.entry(read).or_default();
-        let pc = |event: EventIndex| {
-            let event = trace.events[event.index()];
-            trace.place(event.place).pc
-        };
-        if let Bug::Race { first, second } = *bug {
-            let sides = [(first, second), (second, first)];
-            let held_back = sides.into_iter().filter(|&(write, other)| {
-                let op = trace.events[write.index()].op;
-                pc(other) == read && written_by(op).is_some()
-            });
-            writes.extend(held_back.map(|(write, _)| pc(write)));
-        }
+        let sides = sides(trace, bug).into_iter();
+        writes.extend(sides.filter(|side| side.1 == read).map(|side| side.0));
+    }
+
+    /// Whether a loop is known that waits for the one access of this race with the other.
+    pub fn waits(&self, trace: &Trace, bug: &Bug) -> bool {
+        sides(trace, bug).into_iter().any(|(write, read)| {
+            let held_back = self.reads.get(&read);
+            held_back.is_some_and(|writes| writes.contains(&write))
+        })
     }
 
     /// Whether one of the loops orders the two accesses of a race, although a replay gave this
@@ -58,8 +56,8 @@ impl WaitLoops {
     }
 
     /// Whether the thread of `after` has waited, up to it, for a variable that only the thread of
-    /// `before` sets, and only from there on; or for a write that thread makes for the first time
-    /// from there on.
+    /// `before` sets, and only from there on; or for a write that this thread makes for the first
+    /// time from there on.
     fn stands_between(&self, trace: &Trace, before: EventIndex, after: EventIndex) -> bool {
         let thread = |event: EventIndex| trace.events[event.index()].thread;
         let earlier = trace.events[..=after.index()].iter().rev();
@@ -90,6 +88,23 @@ impl WaitLoops {
         ends_wait.next().is_some_and(is_later)
             || sets.next().is_some_and(is_later) && sets.all(is_later)
     }
+}
+
+/// The program counters of a write and the other access of a race; of two writes both ways.
+fn sides(trace: &Trace, bug: &Bug) -> Vec<(u64, u64)> {
+    let Bug::Race { first, second } = *bug else {
+        return Vec::new();
+    };
+    let event = |event: EventIndex| trace.events[event.index()];
+    let sides = [(first, second), (second, first)].into_iter();
+    sides
+        .filter(|side| written_by(event(side.0).op).is_some())
+        .map(|(write, other)| {
+            [write, other]
+                .map(|side| trace.place(event(side).place).pc)
+                .into()
+        })
+        .collect()
 }
 
 /// The bytes of a plain read. What an atomic one orders, happens-before knows.
