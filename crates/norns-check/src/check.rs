@@ -410,6 +410,7 @@ impl<E> Check<'_, E> {
                 && !self.options.list_refuted
             {
                 refuted += 1;
+                self.leave(&finding, Reason::Replays);
                 continue;
             }
             let first_tried = self.tried.first_run(&finding, run);

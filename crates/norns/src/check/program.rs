@@ -88,77 +88,6 @@ impl<'a> Checked<'a> {
     }
 
     fn record_as(&mut self, run: u32, how: How) -> Result<Recorded> {
-    fn limits(&self) -> Limits {
-        Limits {
-            time: Duration::from_secs(self.arguments.time_limit),
-            memory: self.arguments.memory_limit << 20,
-            events: self
-                .arguments
-                .budget
-                .max(1)
-                .saturating_mul(EVENTS_PER_SECOND),
-        }
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.run.path("replays")
-    }
-
-    fn replayer<'b>(&'b self, trace: &'b Trace) -> Replayer<'b> {
-        let limits = self.limits();
-        // A replay serialises the program's synchronisation and watches every access.
-        let usual = self.recording_took * 20 + Duration::from_secs(5);
-        Replayer {
-            program: self.program,
-            trace,
-            folder: self.folder(),
-            limits: Limits {
-                time: limits.time.min(usual).min(self.deadline.left()),
-                ..limits
-            },
-            pace: Some(self.recording_took),
-            files: inputs::private_files(self.run),
-            inputs: self.inputs.clone(),
-        }
-    }
-}
-
-/// The trace of a recording, or of a further process of it, in the folder of the run.
-pub fn trace_name(run: u32, process: Option<u32>) -> String {
-    let name = match run {
-        0 => "trace".into(),
-        run => format!("trace-{run}"),
-    };
-    match process {
-        None => format!("{name}.norns"),
-        Some(number) => format!("{name}.process{number}.norns"),
-    }
-}
-
-/// The further processes that ran threads, and the warnings that are not about where they are.
-fn other_processes(warnings: Vec<Warning>) -> Result<(Vec<OtherProcess>, Vec<Warning>)> {
-    let (mut others, mut left) = (Vec::new(), Vec::new());
-    for warning in warnings {
-        match warning {
-            Warning::OtherProcess { number, path } => {
-                let (trace, _) = norns_trace::read_understood(&path)?;
-                if trace.threads.len() > 1 {
-                    others.push(OtherProcess { number, trace });
-                }
-            }
-            Warning::OtherProcesses { .. } => {}
-            other => left.push(other),
-        }
-    }
-    Ok((others, left))
-}
-
-impl norns_check::Program for Checked<'_> {
-    type Error = anyhow::Error;
-
-    fn record(&mut self, run: u32) -> Result<Recorded> {
-        // The first recording is the natural one, unless the user wants another.
-        let seed = self.arguments.seed.unwrap_or(1).wrapping_add(run.into());
         let chosen_by_user = self.arguments.runs.is_some();
         let mut limits = self.limits();
         if run > 0 {
@@ -269,12 +198,34 @@ impl norns_check::Program for Checked<'_> {
     }
 }
 
-/// The trace of a recording, in the folder of the run.
-pub fn trace_name(run: u32) -> String {
-    match run {
-        0 => "trace.norns".into(),
-        run => format!("trace-{run}.norns"),
+/// The trace of a recording, or of a further process of it, in the folder of the run.
+pub fn trace_name(run: u32, process: Option<u32>) -> String {
+    let name = match run {
+        0 => "trace".into(),
+        run => format!("trace-{run}"),
+    };
+    match process {
+        None => format!("{name}.norns"),
+        Some(number) => format!("{name}.process{number}.norns"),
     }
+}
+
+/// The further processes that ran threads, and the warnings that are not about where they are.
+fn other_processes(warnings: Vec<Warning>) -> Result<(Vec<OtherProcess>, Vec<Warning>)> {
+    let (mut others, mut left) = (Vec::new(), Vec::new());
+    for warning in warnings {
+        match warning {
+            Warning::OtherProcess { number, path } => {
+                let (trace, _) = norns_trace::read_understood(&path)?;
+                if trace.threads.len() > 1 {
+                    others.push(OtherProcess { number, trace });
+                }
+            }
+            Warning::OtherProcesses { .. } => {}
+            other => left.push(other),
+        }
+    }
+    Ok((others, left))
 }
 
 impl norns_check::Program for Checked<'_> {
