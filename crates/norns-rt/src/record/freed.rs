@@ -22,7 +22,13 @@ static FREED: [AtomicU32; ENTRIES] = [const { AtomicU32::new(0) }; ENTRIES];
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// The last frees, in the order in which they came; then the oldest is replaced.
-static BLOCKS: [Block; REMEMBERED] = [const { Block::NONE }; REMEMBERED];
+static BLOCKS: [Block; REMEMBERED] = [const {
+    Block {
+        address: AtomicUsize::new(0),
+        size: AtomicUsize::new(0),
+        pc: AtomicUsize::new(0),
+    }
+}; REMEMBERED];
 static FREES: AtomicUsize = AtomicUsize::new(0);
 
 struct Block {
@@ -32,12 +38,6 @@ struct Block {
 }
 
 impl Block {
-    const NONE: Block = Block {
-        address: AtomicUsize::new(0),
-        size: AtomicUsize::new(0),
-        pc: AtomicUsize::new(0),
-    };
-
     fn has(&self, address: usize) -> bool {
         let start = self.address.load(Ordering::Relaxed);
         address.wrapping_sub(start) < self.size.load(Ordering::Relaxed)
