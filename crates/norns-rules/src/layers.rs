@@ -289,7 +289,7 @@ impl Layers<'_> {
             }
         }
         Ok(Found::Open(format!(
-            "other orders within {WINDOW} events in a row keep it up to event {looked_at} of {count}"
+            "other orders within {WINDOW} events in a row gave no schedule up to event {looked_at} of {count}"
         )))
     }
 }
