@@ -40,6 +40,8 @@ pub struct Options {
     pub rules: Option<(Property, Limits)>,
     /// Candidates of the same program, which are tried first, and judged in the end.
     pub scan: Option<Scan>,
+    /// Look for steps that were probably meant to be atomic.
+    pub atomicity: bool,
 }
 
 /// How many times the program is recorded.
@@ -320,6 +322,7 @@ impl<E> Check<'_, E> {
         self.steer(&mut confirmation, &witnesses)?;
         self.replay_predictions(run, &mut confirmation, &witnesses)?;
         self.show_again(run, &mut confirmation, again, OnMiss::GiveUp)?;
+        self.check_atomicity(run, &mut confirmation)?;
         for finding in ends {
             if self.is_wanted(&finding) && !is_part_of_race(&self.all.findings, &finding) {
                 self.add(run, trace, finding, Evidence::Misuse)?;

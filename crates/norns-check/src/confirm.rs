@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use norns_budget::Budget;
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::schedule::{self, Accesses, Way};
-use norns_replay::{Proof, Sighting};
+use norns_replay::{Behaviour, Course, Proof, Sighting};
 use norns_report::{Finding, Status, Verdict};
 use norns_trace::{EventIndex, Trace};
 
@@ -394,6 +394,10 @@ impl<'a, P: Program> Confirmation<'a, P> {
 
     pub(crate) fn is_out_of_time(&self) -> bool {
         self.work.is_out_of_time()
+    }
+
+    pub(crate) fn behave(&mut self, course: Course) -> Result<Behaviour, P::Error> {
+        self.program.behave(self.trace, course)
     }
 
     pub(crate) fn replay(&mut self, witness: &Witness, way: Way) -> Result<Replayed, P::Error> {

@@ -11,6 +11,7 @@
 //! | `candidates` | the candidates of a scan, and what recordings and findings say of each |
 //! | `other_process` | what the recordings of processes show that the program forked |
 //! | `coverage` | what the recordings have shown, and whether another one brings something new |
+//! | `atomicity` | steps that were probably meant to be atomic, and are not |
 //! | `rules` | orders of events that a rule of the user does not allow |
 //! | `confirm` | one predicted bug: which replays are tried until one settles it |
 //! | `refine` | another witness of the same bug, after the program could not follow the last one |
@@ -24,6 +25,7 @@
 //! from the model.
 #![forbid(unsafe_code)]
 
+mod atomicity;
 mod candidates;
 pub mod check;
 mod confirm;

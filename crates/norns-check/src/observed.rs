@@ -214,6 +214,7 @@ fn observed(kind: Kind, places: Vec<Place>) -> Finding {
         witness: None,
         verdict: None,
         rule: None,
+        region: None,
         known: false,
         object: None,
         variants: Vec::new(),

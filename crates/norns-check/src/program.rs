@@ -2,7 +2,7 @@
 
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::schedule::Way;
-use norns_replay::{Ended, Proof, Sighting};
+use norns_replay::{Behaviour, Course, Ended, Proof, Sighting};
 use norns_rules::Observed;
 use norns_trace::{EventIndex, Trace, Warning};
 
@@ -33,6 +33,10 @@ pub trait Program {
         witness: &Witness,
         way: Way,
     ) -> Result<Replayed, Self::Error>;
+
+    /// Runs the program once more, a witness and the recording being of the last one, and says how it
+    /// behaved.
+    fn behave(&mut self, trace: &Trace, course: Course) -> Result<Behaviour, Self::Error>;
 
     /// Runs the program nearly free, with threads that linger at the places of all these races of the
     /// last recording, and returns the races that this showed. A seed asks for random priorities.

@@ -295,7 +295,10 @@ pub(crate) fn behind_loops<'w>(
     let model = Model::new(trace, Meaning::Optimistic);
     ends.retain(|witness| match witness.bug {
         Bug::Race { first, second } => flows.may_wait(&model, first, second),
-        Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => false,
+        Bug::LockDeadlock { .. }
+        | Bug::Stuck { .. }
+        | Bug::Order { .. }
+        | Bug::Atomicity { .. } => false,
     });
     ends
 }

@@ -231,7 +231,10 @@ fn missing_write(
             let op = trace.events[first.index()].op;
             read_by(op).or_else(|| written_by(op))
         }
-        Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => None,
+        Bug::LockDeadlock { .. }
+        | Bug::Stuck { .. }
+        | Bug::Order { .. }
+        | Bug::Atomicity { .. } => None,
     };
     let position = positions(trace, witness);
     let thread = trace.events[goal.index()].thread;

@@ -48,6 +48,8 @@ pub enum NotAnalysed {
     OpenMp { runtime: String },
     /// Rules of the user; `problem` is a sentence.
     Rules { problem: String },
+    /// Steps that were probably meant to be atomic, and of which it was not decided whether they are.
+    Regions { regions: usize },
     /// Reads are to see the write that they saw, in a trace that does not order accesses.
     GuessedReads,
     /// The recorded order is none of the model's.

@@ -59,16 +59,31 @@ pub enum Bug {
     /// These custom events are the last ones of the schedule that a rule of the user speaks of, in its
     /// order: after the others, the rule does not allow the last one.
     Order { events: Vec<EventIndex> },
+    /// The first and the last access are of one thread and were meant as one step; the others, of one
+    /// other thread, come between them. In no order of the two steps as wholes would all accesses see
+    /// and leave the same. All but the last have happened, in this order; the last is the next event of
+    /// its thread.
+    Atomicity { accesses: Vec<EventIndex> },
 }
 
 impl Bug {
-    /// The events that the bug is about, in the order in which it names them: each is the next
-    /// one of its thread. (Those of an order have happened.)
+    /// The events that the bug is about, in the order in which it names them.
     pub fn events(&self) -> Vec<EventIndex> {
         match self {
             Bug::Race { first, second } => vec![*first, *second],
             Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
             Bug::Order { events } => events.clone(),
+            Bug::Atomicity { accesses } => accesses.clone(),
+        }
+    }
+
+    /// Those of its events that have not happened after the schedule: each is the next one of its
+    /// thread.
+    pub fn pending(&self) -> Vec<EventIndex> {
+        match self {
+            Bug::Race { .. } | Bug::LockDeadlock { .. } | Bug::Stuck { .. } => self.events(),
+            Bug::Order { .. } => Vec::new(),
+            Bug::Atomicity { accesses } => accesses.last().copied().into_iter().collect(),
         }
     }
 
@@ -88,6 +103,9 @@ impl Bug {
             Bug::Order { events } => Bug::Order {
                 events: events.iter().map(other).collect(),
             },
+            Bug::Atomicity { accesses } => Bug::Atomicity {
+                accesses: accesses.iter().map(other).collect(),
+            },
         }
     }
 
@@ -98,6 +116,7 @@ impl Bug {
             Bug::LockDeadlock { .. } => "lock-deadlock",
             Bug::Stuck { .. } => "stuck",
             Bug::Order { .. } => "order",
+            Bug::Atomicity { .. } => "atomicity",
         }
     }
 
@@ -108,6 +127,7 @@ impl Bug {
             ("lock-deadlock", _) => Some(Bug::LockDeadlock { blocked: events }),
             ("stuck", _) => Some(Bug::Stuck { blocked: events }),
             ("order", _) => Some(Bug::Order { events }),
+            ("atomicity", _) => Some(Bug::Atomicity { accesses: events }),
             _ => None,
         }
     }
@@ -138,7 +158,10 @@ mod tests {
             Bug::Stuck {
                 blocked: blocked.clone(),
             },
-            Bug::Order { events: blocked },
+            Bug::Order {
+                events: blocked.clone(),
+            },
+            Bug::Atomicity { accesses: blocked },
         ] {
             assert_eq!(Bug::from_word(bug.word(), bug.events()), Some(bug));
         }

@@ -105,7 +105,10 @@ impl Races<'_> {
     fn is_on(&self, witness: &Witness, cell: LocationId) -> bool {
         match witness.bug {
             Bug::Race { first, second } => self.touches(first, cell) && self.touches(second, cell),
-            Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => false,
+            Bug::LockDeadlock { .. }
+            | Bug::Stuck { .. }
+            | Bug::Order { .. }
+            | Bug::Atomicity { .. } => false,
         }
     }
 

@@ -15,8 +15,8 @@ use norns_budget::Budget;
 use norns_model::checker::Checker;
 use norns_model::location::LocationId;
 use norns_model::{Meaning, Model, Witness};
-use norns_trace::{EventIndex, ThreadId, Touch, TouchKind, Trace};
-use rustc_hash::FxHashMap;
+use norns_trace::{EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::happens_before::{Clock, MemoryModel};
 use crate::stage::{Options, Prediction, UNITS_TO_PREPARE, predict_within};
@@ -49,14 +49,30 @@ pub fn predict_keeping_reads(trace: &Trace, options: &Options, work: &Budget) ->
     found
 }
 
-struct KnownReads {
+pub(crate) struct KnownReads {
     /// The trace without the reads whose write is not known.
-    trace: Trace,
+    pub trace: Trace,
     /// For every event of `trace`, the same event in the whole trace.
-    events: Vec<EventIndex>,
+    pub events: Vec<EventIndex>,
 }
 
 impl KnownReads {
+    /// As `of`; the reads in `free` are there, but may see anything.
+    pub fn with_free(
+        whole: &Trace,
+        free: &FxHashSet<EventIndex>,
+        work: &Budget,
+    ) -> Option<KnownReads> {
+        let mut known = KnownReads::of(whole, work)?;
+        for (event, original) in known.trace.events.iter_mut().zip(&known.events) {
+            if free.contains(original) {
+                // It keeps its place in its thread, and touches nothing.
+                event.op = Op::Enter;
+            }
+        }
+        Some(known)
+    }
+
     fn of(whole: &Trace, work: &Budget) -> Option<KnownReads> {
         work.count((UNITS_TO_PREPARE * whole.events.len()) as u64);
         let unknown = unknown_reads(&Model::new(whole, Meaning::Optimistic), work)?;
@@ -83,7 +99,7 @@ impl KnownReads {
 
     /// The same witness in the whole trace: a read that was taken out comes just before the next
     /// event of its thread.
-    fn restored(&self, whole: &Trace, witness: Witness) -> Witness {
+    pub fn restored(&self, whole: &Trace, witness: Witness) -> Witness {
         let original = |event: &EventIndex| self.events[event.index()];
         let bug = witness.bug.map_events(original);
         // For every thread, how far the schedule has come in the whole trace.
@@ -100,7 +116,7 @@ impl KnownReads {
             advance(event, &mut schedule);
             schedule.push(event);
         }
-        for event in bug.events() {
+        for event in bug.pending() {
             advance(event, &mut schedule);
         }
         Witness { schedule, bug }

@@ -11,6 +11,7 @@
 //! | `linear` | near-linear prediction: sound, finds witnesses without search |
 //! | `exact` | exact search over position vectors, within a budget of steps |
 //! | `order` | the ordering engine: schedules as total orders, decided by `norns-order` |
+//! | `atomicity` | interleavings of what was probably meant to be one step |
 //! | `known_reads` | predictions whose schedules keep what every read saw, where that is known |
 //! | `values` | refutes optimistic predictions by recorded values |
 //! | `csp` | the refinement checker on the model as CSPM, for small traces |
@@ -18,6 +19,7 @@
 //! | `generate` | generated traces with planted bugs, for tests and benchmarks |
 #![forbid(unsafe_code)]
 
+pub mod atomicity;
 pub mod candidate;
 pub mod csp;
 pub mod exact;
@@ -29,5 +31,6 @@ pub mod order;
 pub mod stage;
 pub mod values;
 
+pub use atomicity::{Interleavings, predict_atomicity};
 pub use known_reads::predict_keeping_reads;
 pub use stage::{Detail, Engine, Options, Prediction, predict, predict_within};

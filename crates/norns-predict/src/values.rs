@@ -129,7 +129,10 @@ impl Sieve<'_> {
         }
         found.races.sort_by_cached_key(|witness| match witness.bug {
             Bug::Race { first, second } => sides(model, first, second),
-            Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => {
+            Bug::LockDeadlock { .. }
+            | Bug::Stuck { .. }
+            | Bug::Order { .. }
+            | Bug::Atomicity { .. } => {
                 unreachable!("only races are here")
             }
         });

@@ -7,6 +7,7 @@
 //! stops it then; `conversation` is what a client said, which `player` says again in replays; `files`
 //! keeps what a run changes out of the next ones.
 
+mod behaviour;
 pub mod conversation;
 mod environment;
 pub mod files;
@@ -22,6 +23,7 @@ pub mod session;
 mod stillness;
 pub mod verdict;
 
+pub use behaviour::Behaviour;
 pub use conversation::Conversation;
 pub use files::Files;
 pub use inputs::Inputs;
@@ -29,7 +31,7 @@ pub use norns_wire::environment::Mode;
 pub use norns_wire::files::Problem;
 pub use process::{Ended, Error, Input, Limits, Program, catch_interrupts, interrupted};
 pub use record::{How, Recorded, record, record_unsupervised};
-pub use replayer::{Replay, Replayer};
+pub use replayer::{Course, Replay, Replayer};
 pub use report::Report;
 pub use session::{Session, Visit};
 pub use verdict::{Left, Outcome, Proof, Sighting};

@@ -10,11 +10,12 @@ use norns_trace::Trace;
 use norns_wire::environment::{self, Mode, Priorities};
 use norns_wire::schedule::Record;
 
+use crate::behaviour::Behaviour;
 use crate::files::Files;
 use crate::inputs::Inputs;
 use crate::process::{Ended, Error, Limits, Output, Program, Run};
 use crate::report::Report;
-use crate::schedule::{self, Way};
+use crate::schedule::{self, Accesses, Way};
 use crate::verdict::{self, Outcome};
 
 /// One replay: what was seen, and what it means for the witness.
@@ -23,6 +24,17 @@ pub struct Replay {
     pub outcome: Outcome,
     pub report: Report,
     pub ended: Ended,
+}
+
+/// In which order the threads of a run go on.
+#[derive(Clone, Copy, Debug)]
+pub enum Course<'a> {
+    /// As in the witness.
+    Witness(&'a Witness),
+    /// As in the recording.
+    Recording,
+    /// One thread at a time, each as far as it comes; the seed decides which.
+    OneByOne(u64),
 }
 
 /// Runs one program any number of times; keeps schedules and reports in `folder`.
@@ -41,7 +53,7 @@ pub struct Replayer<'a> {
 impl Replayer<'_> {
     /// Runs the program under a schedule.
     pub fn run(&self, schedule: &str, name: &str, mode: Mode) -> Result<(Report, Ended), Error> {
-        self.run_with(schedule, name, mode, None)
+        self.run_with(schedule, name, mode, None, Output::Nowhere)
     }
 
     fn run_with(
@@ -50,6 +62,7 @@ impl Replayer<'_> {
         name: &str,
         mode: Mode,
         more: Option<(&'static str, OsString)>,
+        output: Output,
     ) -> Result<(Report, Ended), Error> {
         let schedule_path = self.folder.join(format!("{name}.schedule"));
         let mut schedule = schedule.to_string();
@@ -71,7 +84,7 @@ impl Replayer<'_> {
             mode,
             limits: Some(self.limits),
             variables,
-            output: Output::Nowhere,
+            output,
             keep_input: None,
             files: self.files.clone(),
             inputs: self.inputs.clone(),
@@ -90,7 +103,8 @@ impl Replayer<'_> {
     pub fn replay(&self, witness: &Witness, name: &str, way: Way) -> Result<Replay, Error> {
         let schedule = schedule::of(self.trace, witness, way);
         let more = self.variable(way);
-        let (mut report, ended) = self.run_with(&schedule, name, Mode::ReplayDetect, more)?;
+        let (mut report, ended) =
+            self.run_with(&schedule, name, Mode::ReplayDetect, more, Output::Nowhere)?;
         if matches!(way, Way::Hunt | Way::Priorities(_)) {
             // Without steps in the schedule there is nothing that the program could leave.
             report.followed = true;
@@ -100,6 +114,29 @@ impl Replayer<'_> {
             outcome,
             report,
             ended,
+        })
+    }
+
+    /// Runs the program once more and says how it behaved.
+    pub fn behave(&self, course: Course) -> Result<Behaviour, Error> {
+        let (schedule, more) = match course {
+            Course::Witness(witness) => {
+                let way = Way::Schedule(Accesses::Free);
+                (schedule::of(self.trace, witness, way), None)
+            }
+            Course::Recording => (schedule::of_recording(self.trace), None),
+            Course::OneByOne(seed) => (schedule::empty(), Some(priorities(seed, 1))),
+        };
+        let path = self.folder.join("behaviour.txt");
+        remove(&path)?;
+        let output = Output::File(path.clone());
+        let (report, ended) =
+            self.run_with(&schedule, "behaviour", Mode::ReplayDetect, more, output)?;
+        Ok(Behaviour {
+            followed: report.followed && report.diverged.is_none(),
+            hung: report.deadlock.is_some(),
+            ended,
+            lines: Behaviour::lines(&path, 0)?,
         })
     }
 
@@ -113,7 +150,7 @@ impl Replayer<'_> {
     ) -> Result<(Report, Ended), Error> {
         let schedule = schedule::of_steering(self.trace, races);
         let more = seed.and_then(|seed| self.variable(Way::Priorities(seed)));
-        self.run_with(&schedule, name, Mode::ReplayDetect, more)
+        self.run_with(&schedule, name, Mode::ReplayDetect, more, Output::Nowhere)
     }
 
     /// The variable that the runtime needs besides the schedule.
@@ -122,14 +159,15 @@ impl Replayer<'_> {
             return None;
         };
         let points = schedule::count_points(self.trace);
-        let mut value = String::new();
-        let priorities = Priorities {
-            seed,
-            points: points as u64,
-        };
-        let _ = priorities.encode(&mut value);
-        Some((environment::PRIORITIES, value.into()))
+        Some(priorities(seed, points as u64))
     }
+}
+
+/// The variable that asks for random priorities, which change at a few of the first `points`.
+fn priorities(seed: u64, points: u64) -> (&'static str, OsString) {
+    let mut value = String::new();
+    let _ = Priorities { seed, points }.encode(&mut value);
+    (environment::PRIORITIES, value.into())
 }
 
 fn remove(path: &Path) -> Result<(), Error> {

@@ -80,9 +80,14 @@ pub fn of_recording(trace: &Trace) -> String {
     writer.text
 }
 
+/// A schedule that asks for nothing.
+pub fn empty() -> String {
+    format!("{HEADER}\n")
+}
+
 /// A schedule without steps: threads linger at the places of the bug.
 fn of_hunt(trace: &Trace, bug: &Bug) -> String {
-    let mut text = format!("{HEADER}\n");
+    let mut text = empty();
     linger(trace, bug, &mut text);
     text
 }
@@ -106,7 +111,7 @@ const MOST_STEERED: usize = 64;
 /// A schedule without steps for many races at once: threads linger at the places of all of them. Of
 /// more than `MOST_STEERED` places the first.
 pub fn of_steering<'b>(trace: &Trace, races: impl Iterator<Item = &'b Bug>) -> String {
-    let mut text = format!("{HEADER}\n");
+    let mut text = empty();
     let mut known = BTreeSet::new();
     for event in races.flat_map(|bug| bug.events()) {
         let pc = trace.place(trace.events[event.index()].place).pc;

@@ -134,8 +134,9 @@ pub fn judge(trace: &Trace, witness: &Witness, report: &Report, ended: &Ended) -
                 });
             }
         }
-        // Whoever knows the rule looks at the events of the run.
-        Bug::Order { .. } => {}
+        // Whoever knows the rule looks at the events of the run, and whoever knows how the program
+        // usually behaves at what it did.
+        Bug::Order { .. } | Bug::Atomicity { .. } => {}
     }
     if let Some(diverged) = &report.diverged {
         return Outcome::Infeasible(Left::Diverged(diverged.clone()));

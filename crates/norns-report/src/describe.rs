@@ -334,7 +334,66 @@ pub fn bug_kind(trace: &Trace, bug: &Bug) -> Kind {
         Bug::LockDeadlock { .. } => Kind::Deadlock,
         Bug::Stuck { .. } => Kind::Stuck,
         Bug::Order { .. } => Kind::Order,
+        Bug::Atomicity { .. } => Kind::Atomicity,
     }
+}
+
+/// The part of the program that was probably meant to be atomic: the innermost function that is entered
+/// before its first access and left after its last one, with the lines of both in it.
+pub fn region(trace: &Trace, bug: &Bug) -> Option<String> {
+    let Bug::Atomicity { accesses } = bug else {
+        return None;
+    };
+    let mut calls = [*accesses.first()?, *accesses.last()?].map(|event| calls(trace, event));
+    let in_common = |calls: &[Vec<EventIndex>; 2]| {
+        let outer = |calls: &[EventIndex]| calls.get(1..).unwrap_or_default().to_vec();
+        outer(&calls[0]) == outer(&calls[1])
+    };
+    while !in_common(&calls) {
+        let deeper = usize::from(calls[1].len() > calls[0].len());
+        if calls[deeper].len() < 2 {
+            return None;
+        }
+        calls[deeper].remove(0);
+    }
+    let [first, last] = calls.map(|calls| {
+        let frames = &trace.place(trace.events[calls[0].index()].place).frames;
+        frames
+            .iter()
+            .rev()
+            .find(|frame| is_own(frame))
+            .or(frames.last())
+    });
+    let (first, last) = (first?, last?);
+    let file = base_name(&first.file);
+    Some(match first.line == last.line {
+        true => format!("`{}` at {file}:{}", first.function, first.line),
+        false => format!(
+            "`{}` from {file}:{} to {}",
+            first.function, first.line, last.line
+        ),
+    })
+}
+
+/// An event, then the entries of the functions that it happens in, the innermost first.
+fn calls(trace: &Trace, index: EventIndex) -> Vec<EventIndex> {
+    let thread = trace.events[index.index()].thread;
+    let mut calls = vec![index];
+    let mut returned = 0;
+    for earlier in (0..index.index()).rev().map(EventIndex::from_index) {
+        let event = trace.events[earlier.index()];
+        if event.thread != thread {
+            continue;
+        }
+        if event.op == Op::Leave {
+            returned += 1;
+        } else if event.op == Op::Enter && returned > 0 {
+            returned -= 1;
+        } else if event.op == Op::Enter {
+            calls.push(earlier);
+        }
+    }
+    calls
 }
 
 /// What an operation of a bug does.

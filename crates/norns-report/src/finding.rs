@@ -83,6 +83,9 @@ pub struct Finding {
     /// The rule of the user that is broken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// What was probably meant to be atomic, where that is the finding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     /// Whether the baseline has it, so that it does not fail a build.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub known: bool,

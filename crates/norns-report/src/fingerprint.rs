@@ -128,6 +128,7 @@ mod tests {
             witness: None,
             verdict: None,
             rule: None,
+            region: None,
             known: false,
             object: None,
             variants: Vec::new(),

@@ -70,6 +70,9 @@ pub fn sentence(reason: &NotAnalysed) -> String {
             )
         }
         NotAnalysed::Rules { problem } => format!("a rule: {problem}"),
+        NotAnalysed::Regions { regions } => format!(
+            "whether another thread can come into {regions} steps that were probably meant to be atomic"
+        ),
         NotAnalysed::GuessedReads => {
             "the trace does not order its accesses, so what its reads saw is a guess".into()
         }

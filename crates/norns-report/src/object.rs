@@ -15,6 +15,17 @@ use crate::describe::{object_name, place_name};
 /// all findings together.
 pub fn of_bug(trace: &Trace, bug: &Bug) -> Option<String> {
     match bug {
+        Bug::Atomicity { accesses } => {
+            let names: BTreeSet<String> = { accesses.iter() }
+                .filter_map(|event| {
+                    let touch = Touch::of(trace.events[event.index()].op)?;
+                    let symbol = trace.symbol_at(touch.access.address)?;
+                    Some(without_indices(&symbol.name))
+                })
+                .collect();
+            let names: Vec<String> = names.into_iter().collect();
+            (!names.is_empty()).then(|| names.join(", "))
+        }
         Bug::Race { first, .. } => {
             let touch = Touch::of(trace.events[first.index()].op)?;
             if let Some(number) = descriptor_number(touch.access.address) {

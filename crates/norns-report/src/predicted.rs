@@ -47,6 +47,7 @@ impl Predicted<'_> {
             witness: (self.steps != Steps::None).then(|| self.steps(witness)),
             verdict: None,
             rule: None,
+            region: None,
             known: false,
             object: object::of_bug(self.trace, &witness.bug),
             variants: Vec::new(),

@@ -74,6 +74,7 @@ mod tests {
             witness: None,
             verdict: None,
             rule: None,
+            region: None,
             known: false,
             object: Some(object.into()),
             variants: Vec::new(),

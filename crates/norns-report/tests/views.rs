@@ -128,6 +128,7 @@ fn lost_update() -> (Finding, Sketch) {
             "both threads stopped with the accesses next".into(),
         )),
         rule: None,
+        region: None,
         known: false,
         object: Some("balance".into()),
         variants: Vec::new(),
@@ -170,6 +171,7 @@ fn inverted_locks() -> (Finding, Sketch) {
         witness: None,
         verdict: None,
         rule: None,
+        region: None,
         known: false,
         object: Some("a, b".into()),
         variants: Vec::new(),
@@ -225,6 +227,7 @@ fn the_list_has_a_line_a_finding_and_a_summary() {
                     place(8, "T0.2", AccessKind::AtomicRead),
                 ],
                 rule: None,
+                region: None,
                 known: true,
                 variants: vec![lost_update().0],
                 ..lost_update().0

@@ -101,6 +101,9 @@ pub struct Arguments {
     /// found, and a loop that never had to wait is known as one
     #[arg(long)]
     wait_loops: bool,
+    /// Also look for steps that were probably meant to be atomic, and that another thread can come into
+    #[arg(long)]
+    atomicity: bool,
     /// Also list predictions that were refuted
     #[arg(long)]
     all: bool,
@@ -260,6 +263,7 @@ fn check(
         list_refuted: arguments.all,
         rules: rules.for_check(arguments.budget),
         scan: scan(arguments, program)?,
+        atomicity: arguments.atomicity,
     };
     let mut findings = norns_check::check(
         &mut Checked::new(arguments, run, program, deadline.clone()),

@@ -249,6 +249,7 @@ fn name(bug: &Bug) -> String {
         Bug::LockDeadlock { .. } => "deadlock",
         Bug::Stuck { .. } => "stuck",
         Bug::Order { .. } => "order",
+        Bug::Atomicity { .. } => "atomicity",
     };
     format!("{word} {}", numbers(&bug.events()).join(","))
 }

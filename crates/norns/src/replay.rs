@@ -9,9 +9,11 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use norns_model::Witness;
+use norns_model::{Bug, Witness};
 use norns_replay::schedule::{self, Accesses, Way};
-use norns_replay::{Conversation, Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer};
+use norns_replay::{
+    Conversation, Course, Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer,
+};
 use norns_report::kind::Group;
 use norns_report::{Finding, Verdict};
 use norns_rules::{Observed, Property};
@@ -107,6 +109,9 @@ fn count(
     for number in 0..arguments.times {
         stage.now(|| format!("replaying {} of {}", number + 1, arguments.times));
         let outcome = match witness {
+            Some(witness) if matches!(witness.bug, Bug::Atomicity { .. }) => {
+                interleaved(replayer, witness)?
+            }
             Some(witness) => {
                 let replay = replayer.replay(witness, "again", way)?;
                 match rule {
@@ -173,6 +178,17 @@ fn broken(
             None => describe(trace, replay),
         },
     )
+}
+
+/// What the program did with the interleaving and does not do without, or what happened instead.
+fn interleaved(replayer: &Replayer, witness: &Witness) -> Result<Result<String, String>> {
+    let usual = replayer.behave(Course::Recording)?;
+    let seen = replayer.behave(Course::Witness(witness))?;
+    Ok(match seen.difference(&[usual]) {
+        _ if !seen.followed => Err("the program left the schedule".into()),
+        Some(difference) => Ok(format!("in this order the program {difference}")),
+        None => Err("it was interleaved, and the program behaved as otherwise".into()),
+    })
 }
 
 /// The proof that it happened, or what happened instead.

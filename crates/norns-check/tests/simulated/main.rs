@@ -81,6 +81,7 @@ impl Case {
             list_refuted: ask.list_refuted,
             rules: None,
             scan: None,
+            atomicity: false,
         };
         let clock = move || match replays.get() < ask.most_replays {
             true => Duration::MAX,

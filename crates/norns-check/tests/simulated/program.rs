@@ -14,7 +14,7 @@ use norns_check::{Outcome, Program, Recorded, Replayed, Rerun};
 use norns_model::{Bug, Meaning, Model, Readiness, State, Step, Witness};
 use norns_random::Random;
 use norns_replay::schedule::{Accesses, Way};
-use norns_replay::{Ended, Proof, Sighting};
+use norns_replay::{Behaviour, Course, Ended, Proof, Sighting};
 use norns_trace::{EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
 
 pub struct Simulated {
@@ -86,6 +86,15 @@ impl Program for Simulated {
             forked: false,
             loaded_later: false,
             events: Vec::new(),
+        })
+    }
+
+    fn behave(&mut self, _trace: &Trace, _course: Course) -> Result<Behaviour, Infallible> {
+        Ok(Behaviour {
+            followed: true,
+            hung: false,
+            ended: Ended::Exited(0),
+            lines: Vec::new(),
         })
     }
 
@@ -304,7 +313,7 @@ impl<'m> World<'m> {
                     return Outcome::Confirmed(Proof::NobodyRuns);
                 }
             }
-            Bug::Order { .. } => {}
+            Bug::Order { .. } | Bug::Atomicity { .. } => {}
         }
         Outcome::NoBug
     }

@@ -61,7 +61,7 @@ impl Truth {
                 .ends
                 .iter()
                 .any(|end| blocked.iter().all(|event| end.contains(event))),
-            Bug::Order { .. } => false,
+            Bug::Order { .. } | Bug::Atomicity { .. } => false,
         }
     }
 }

@@ -128,13 +128,7 @@ fn follow(trace: &Trace, witness: &Witness, seed: u64) {
         let mut world = World::new(trace, core, &mut memory, seed);
         world.start();
         let thread = |event: &EventIndex| trace.events[event.index()].thread.index();
-        world.first = match &witness.bug {
-            Bug::Race { first, second } => vec![thread(first), thread(second)],
-            Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => {
-                blocked.iter().map(thread).collect()
-            }
-            Bug::Order { events } => events.iter().map(thread).collect(),
-        };
+        world.first = witness.bug.events().iter().map(thread).collect();
         world.run();
         let followed = Line::Followed {
             steps: schedule.steps.len(),
@@ -182,7 +176,7 @@ fn check(trace: &Trace, world: &World, bug: &Bug) {
                 assert!(all.any(|(other, _)| other.index() == thread));
             }
         }
-        Bug::Order { .. } => panic!("no engine here predicts orders"),
+        Bug::Order { .. } | Bug::Atomicity { .. } => panic!("no engine here predicts orders"),
     }
 }
 
@@ -215,7 +209,7 @@ fn every_witness_of_the_model_is_followed() {
             counts[match witness.bug {
                 Bug::Race { .. } => 0,
                 Bug::LockDeadlock { .. } => 1,
-                Bug::Stuck { .. } | Bug::Order { .. } => 2,
+                Bug::Stuck { .. } | Bug::Order { .. } | Bug::Atomicity { .. } => 2,
             }] += 1;
         }
     }

@@ -112,7 +112,7 @@ impl<'t> Checker<'t> {
 
     pub fn check(&self, witness: &Witness) -> Result<(), Refusal> {
         let run = self.run(&witness.schedule)?;
-        self.shows(&run, &witness.bug).map_err(|reason| Refusal {
+        self.shows(&run, witness).map_err(|reason| Refusal {
             event: None,
             reason,
         })

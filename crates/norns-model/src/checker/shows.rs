@@ -7,15 +7,17 @@ use norns_trace::{EventIndex, ObjectId, Op, ThreadId};
 use super::gather::memory;
 use super::run::Run;
 use super::{Checker, need};
-use crate::witness::Bug;
+use crate::witness::{Bug, Witness};
 
 impl Checker<'_> {
-    pub(super) fn shows(&self, run: &Run, bug: &Bug) -> Result<(), String> {
+    pub(super) fn shows(&self, run: &Run, witness: &Witness) -> Result<(), String> {
         let mut threads = HashSet::new();
+        let bug = &witness.bug;
         let listed = match bug {
             Bug::Race { first, second } => vec![*first, *second],
             Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
             Bug::Order { events } => return self.shows_order(run, events),
+            Bug::Atomicity { accesses } => accesses.last().copied().into_iter().collect(),
         };
         for event in listed.iter().map(|event| event.index()) {
             if event >= self.trace.events.len() {
@@ -34,7 +36,65 @@ impl Checker<'_> {
             Bug::LockDeadlock { blocked } => self.shows_cycle(run, blocked),
             Bug::Stuck { blocked } => self.shows_stuck(run, blocked),
             Bug::Order { .. } => Ok(()),
+            Bug::Atomicity { accesses } => self.shows_interleaving(&witness.schedule, accesses),
         }
+    }
+
+    /// The last access is known to be the next event of its thread.
+    fn shows_interleaving(
+        &self,
+        schedule: &[EventIndex],
+        accesses: &[EventIndex],
+    ) -> Result<(), String> {
+        need(
+            matches!(accesses.len(), 3 | 4),
+            "three or four accesses are interleaved",
+        )?;
+        let [first, between @ .., last] = accesses else {
+            return Err("no access is interleaved".into());
+        };
+        let thread = |event: &EventIndex| self.thread(event.index());
+        need(
+            thread(first) == thread(last),
+            "the first and the last access are of two threads",
+        )?;
+        let other = thread(&between[0]);
+        need(
+            other != thread(first) && between.iter().all(|event| thread(event) == other),
+            "what comes between is not of one other thread",
+        )?;
+        let mut executed = schedule.iter();
+        need(
+            accesses[..accesses.len() - 1]
+                .iter()
+                .all(|access| executed.any(|event| event == access)),
+            "the accesses have not happened in this order",
+        )?;
+        let meets = |one: &EventIndex, other: &EventIndex| {
+            let memory = |event: &EventIndex| memory(self.op(event.index()));
+            let (Some((a, _, _)), Some((b, _, _))) = (memory(one), memory(other)) else {
+                return false;
+            };
+            let overlap = a.address < b.address + u64::from(b.size)
+                && b.address < a.address + u64::from(a.size);
+            overlap && self.allocation[one.index()] == self.allocation[other.index()]
+        };
+        let reads = |event: &EventIndex| memory(self.op(event.index())).is_some_and(|m| m.1);
+        let writes = |event: &EventIndex| memory(self.op(event.index())).is_some_and(|m| m.2);
+        let conflict = |one, other| meets(one, other) && (writes(one) || writes(other));
+        let is_wrong = match between {
+            // If nothing is read, only the last write counts.
+            [middle] => {
+                conflict(first, middle) && conflict(middle, last) && accesses.iter().any(reads)
+            }
+            [one, other] => {
+                !meets(first, last)
+                    && (conflict(first, one) && conflict(other, last)
+                        || conflict(first, other) && conflict(one, last))
+            }
+            _ => false,
+        };
+        need(is_wrong, "one after the other they would do the same")
     }
 
     /// Which orders are wrong is for the rule to say; here its events must be custom ones that happened.

@@ -93,22 +93,7 @@ impl Projection {
             restored.go_to(model.thread_of(event), model.position_of(event) + 1);
             restored.finish_sections(model.thread_of(event));
         }
-        let originals = |events: &[EventIndex]| events.iter().map(|&e| original(e)).collect();
-        let bug = match &witness.bug {
-            Bug::LockDeadlock { blocked } => Bug::LockDeadlock {
-                blocked: originals(blocked),
-            },
-            Bug::Stuck { blocked } => Bug::Stuck {
-                blocked: originals(blocked),
-            },
-            Bug::Race { first, second } => Bug::Race {
-                first: original(*first),
-                second: original(*second),
-            },
-            Bug::Order { events } => Bug::Order {
-                events: originals(events),
-            },
-        };
+        let bug = witness.bug.map_events(|&event| original(event));
         if let Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } = &bug {
             for &event in blocked {
                 restored.go_to(model.thread_of(event), model.position_of(event));

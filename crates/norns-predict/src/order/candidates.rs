@@ -11,7 +11,7 @@ use norns_trace::{EventIndex, Touch};
 
 use super::engine::Engine;
 use super::objects::clause::node;
-use super::query::{events_of, predecessors};
+use super::query::predecessors;
 use crate::candidate::{Listing, excludes};
 
 /// How many pairs there were before the filters and after each of them.
@@ -25,7 +25,7 @@ pub struct Counts {
 impl Engine<'_> {
     /// Whether locks alone or must-happen-before rule the bug out.
     pub(super) fn is_surely_impossible(&self, bug: &Bug) -> bool {
-        let events = events_of(bug);
+        let events = bug.pending();
         events.iter().enumerate().any(|(i, &one)| {
             events[i + 1..].iter().any(|&other| {
                 self.is_ordered(one, other) || self.locks.contradict(&self.model, one, other)

@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 
 use super::lock_history::LockHistory;
 use super::objects::clause::node;
-use super::query::{Required, constraint_clause, edges, events_of, required};
+use super::query::{Required, constraint_clause, edges, required};
 use super::read_check::ReadCheck;
 use super::search::encoding::{Encoding, Preprocessing};
 
@@ -187,11 +187,13 @@ impl<'t> Engine<'t> {
             Bug::LockDeadlock { blocked } => self.is_cycle(blocked),
             Bug::Stuck { blocked } => return self.find_stuck(blocked.clone()),
             Bug::Order { events } => return self.find_order(events.clone()),
+            // The checker says whether it is one.
+            Bug::Atomicity { .. } => true,
         };
         if !is_candidate || self.is_surely_impossible(&bug) {
             return Outcome::Impossible;
         }
-        match self.schedule(&events_of(&bug), &required(&self.model, &bug)) {
+        match self.schedule_for(&bug) {
             Ok(schedule) => {
                 let witness = Witness { schedule, bug };
                 self.assert_valid(&witness);
@@ -233,6 +235,12 @@ impl<'t> Engine<'t> {
             Err(NoSchedule::Impossible) => Outcome::Impossible,
             Err(NoSchedule::Undecided) => Outcome::Undecided,
         }
+    }
+
+    /// A schedule that shows this bug, as far as its events are ordered as the bug says; whoever asks
+    /// has it checked.
+    pub(crate) fn schedule_for(&mut self, bug: &Bug) -> Result<Vec<EventIndex>, NoSchedule> {
+        self.schedule(&bug.pending(), &required(&self.model, bug))
     }
 
     /// A schedule in which `required` has taken place and after which `events` are next.
@@ -329,7 +337,7 @@ impl<'t> Engine<'t> {
         let queries = bugs
             .iter()
             .map(|bug| {
-                let absent = events_of(bug).into_iter().map(|event| (end, node(event)));
+                let absent = bug.pending().into_iter().map(|event| (end, node(event)));
                 let required = required(&self.model, bug);
                 let edges = absent.chain(edges(&required, end));
                 edges.map(|(a, b)| formula.before(a, b)).collect()

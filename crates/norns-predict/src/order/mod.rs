@@ -54,5 +54,6 @@ pub use back_end::BackEnd;
 #[cfg(feature = "z3")]
 pub use back_end::SecondOpinion;
 pub use candidates::Counts;
+pub(crate) use engine::NoSchedule;
 pub use engine::{Constraint, Engine, Outcome, Problem, too_long};
 pub use search::encoding::Preprocessing;

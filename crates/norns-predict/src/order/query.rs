@@ -26,15 +26,6 @@ impl Required {
     }
 }
 
-/// The events that are next in their threads when the bug shows.
-pub fn events_of(bug: &Bug) -> Vec<EventIndex> {
-    match bug {
-        Bug::Race { first, second } => vec![*first, *second],
-        Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => blocked.clone(),
-        Bug::Order { events } => events.clone(),
-    }
-}
-
 /// The event of the same thread before this one.
 pub fn previous(model: &Model<'_>, event: EventIndex) -> Option<EventIndex> {
     let position = model.position_of(event).checked_sub(1)?;
@@ -53,9 +44,16 @@ pub fn required(model: &Model<'_>, bug: &Bug) -> Vec<Required> {
     if let Bug::Stuck { blocked } = bug {
         return stuck::required(model, blocked);
     }
-    let events = events_of(bug).into_iter();
+    let events = bug.pending().into_iter();
     let predecessors = events.flat_map(|event| predecessors(model, event));
-    predecessors.map(Required::anywhere).collect()
+    let mut all: Vec<Required> = predecessors.map(Required::anywhere).collect();
+    if let Bug::Atomicity { accesses } = bug {
+        all.extend(accesses.windows(2).map(|pair| Required {
+            event: pair[0],
+            before: Some(pair[1]),
+        }));
+    }
+    all
 }
 
 /// The requirements as edges. An event takes place if it comes before the end of the schedule.

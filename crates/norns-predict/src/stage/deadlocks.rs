@@ -178,7 +178,10 @@ impl Predictor<'_> {
         }
         let sets = accepted.iter().map(|witness| match &witness.bug {
             Bug::Stuck { blocked } => blocked.clone(),
-            Bug::Race { .. } | Bug::LockDeadlock { .. } | Bug::Order { .. } => {
+            Bug::Race { .. }
+            | Bug::LockDeadlock { .. }
+            | Bug::Order { .. }
+            | Bug::Atomicity { .. } => {
                 unreachable!("only waits are here")
             }
         });

@@ -182,7 +182,7 @@ impl<'a> Predictor<'a> {
             let witness = match &bug {
                 Bug::Race { first, second } => linear.race(*first, *second, &options),
                 Bug::LockDeadlock { blocked } => linear.lock_deadlock(blocked, &options),
-                Bug::Stuck { .. } | Bug::Order { .. } => None,
+                Bug::Stuck { .. } | Bug::Order { .. } | Bug::Atomicity { .. } => None,
             };
             if let Some(witness) = witness.filter(|witness| self.accepts(counts, witness)) {
                 counts.linear += 1;

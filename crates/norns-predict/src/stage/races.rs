@@ -140,7 +140,10 @@ impl Predictor<'_> {
         }
         let sides = |model: &Model, witness: &Witness| match witness.bug {
             Bug::Race { first, second } => sides(model, first, second),
-            Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => {
+            Bug::LockDeadlock { .. }
+            | Bug::Stuck { .. }
+            | Bug::Order { .. }
+            | Bug::Atomicity { .. } => {
                 unreachable!("only races are here")
             }
         };

@@ -59,7 +59,7 @@ fn answers(bugs: &[Bug], back_end: &mut impl BackEnd, what: &str) -> Found {
         }
         match bug {
             Bug::Race { first, second } => drop(found.races.insert((*first, *second))),
-            Bug::Order { .. } => panic!("no engine here predicts orders"),
+            Bug::Order { .. } | Bug::Atomicity { .. } => panic!("no engine here predicts orders"),
             Bug::LockDeadlock { blocked } | Bug::Stuck { blocked } => {
                 let mut blocked = blocked.clone();
                 blocked.sort_unstable();

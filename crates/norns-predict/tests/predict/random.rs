@@ -163,7 +163,10 @@ fn all_stages_together_find_exactly_what_there_is() {
 fn race(witness: &Witness) -> (EventIndex, EventIndex) {
     match witness.bug {
         Bug::Race { first, second } => (first, second),
-        Bug::LockDeadlock { .. } | Bug::Stuck { .. } | Bug::Order { .. } => {
+        Bug::LockDeadlock { .. }
+        | Bug::Stuck { .. }
+        | Bug::Order { .. }
+        | Bug::Atomicity { .. } => {
             panic!("not a race: {witness:?}")
         }
     }
@@ -176,7 +179,9 @@ fn blocked(witness: &Witness) -> Vec<EventIndex> {
             blocked.sort_unstable();
             blocked
         }
-        Bug::Race { .. } | Bug::Order { .. } => panic!("not a deadlock: {witness:?}"),
+        Bug::Race { .. } | Bug::Order { .. } | Bug::Atomicity { .. } => {
+            panic!("not a deadlock: {witness:?}")
+        }
     }
 }
 

@@ -50,6 +50,7 @@ fn in_words(witness: &Witness) -> String {
         Bug::LockDeadlock { blocked } => format!("deadlock {}", list(blocked)),
         Bug::Stuck { blocked } => format!("stuck {}", list(blocked)),
         Bug::Order { events } => format!("order {}", list(events)),
+        Bug::Atomicity { accesses } => format!("atomicity {}", list(accesses)),
     }
 }
 

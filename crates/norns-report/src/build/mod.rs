@@ -68,7 +68,13 @@ pub fn sketch(trace: &Trace, witness: &Witness, finding: &Finding, sources: Sour
             }
         },
         facts: facts(finding, &can),
-        why: (kind.why)(&operations),
+        why: match &finding.region {
+            Some(region) => format!(
+                "{region} was probably meant to be one step. {}",
+                (kind.why)(&operations)
+            ),
+            None => (kind.why)(&operations),
+        },
         lanes: lanes
             .iter()
             .map(|&thread| Lane {

@@ -38,6 +38,9 @@ impl View<'_> {
             .filter(|&index| index <= last_visible)
             .collect();
         observed.sort_unstable();
+        let pending =
+            { self.bug.iter().copied() }.filter(|event| witness.bug.pending().contains(event));
+        let pending: Vec<EventIndex> = pending.collect();
         let possible: Vec<EventIndex> = witness
             .schedule
             .iter()
@@ -46,7 +49,7 @@ impl View<'_> {
                 self.lane(index).is_some() && !is_call(self.trace.events[index.index()].op)
             })
             .chain(
-                self.bug
+                pending
                     .iter()
                     .copied()
                     .filter(|&index| self.lane(index).is_some()),
@@ -55,7 +58,7 @@ impl View<'_> {
         let moved = self.moved(&possible);
 
         let mut ran = self.panel(&observed, &moved, usize::MAX, "recorded run");
-        let done = possible.len() - self.bug.len().min(possible.len());
+        let done = possible.len() - pending.len().min(possible.len());
         let mut can = self.panel(&possible, &moved, done, "witness");
         if let Bug::Race { first, second } = &witness.bug {
             for panel in [&mut ran, &mut can] {

@@ -4,6 +4,7 @@
 //! of `--kind`, of suppressions, of the schema and of every view come from there; the tests below
 //! compare the documents with them.
 
+mod atomicity;
 mod closed_in_use;
 mod contradicted;
 mod data_race;
@@ -77,6 +78,8 @@ kinds! {
     TestUnlocked = test_unlocked,
     /// An order of events that a rule of the user does not allow.
     Order = order,
+    /// A step that was probably meant to be atomic, and that another thread can come into.
+    Atomicity = atomicity,
 }
 
 /// What is true of all findings of a kind.
@@ -169,6 +172,8 @@ pub enum Group {
     Misuse,
     /// What breaks a rule of the user.
     Order,
+    /// Steps that were probably meant to be atomic.
+    Atomicity,
 }
 
 impl Kind {
@@ -191,7 +196,13 @@ impl Kind {
 }
 
 impl Group {
-    pub const ALL: [Group; 4] = [Group::Race, Group::Deadlock, Group::Misuse, Group::Order];
+    pub const ALL: [Group; 5] = [
+        Group::Race,
+        Group::Deadlock,
+        Group::Misuse,
+        Group::Order,
+        Group::Atomicity,
+    ];
 
     /// The word that selects all kinds of the group.
     pub fn word(self) -> &'static str {
@@ -200,6 +211,7 @@ impl Group {
             Group::Deadlock => "deadlock",
             Group::Misuse => "misuse",
             Group::Order => "order",
+            Group::Atomicity => "atomicity",
         }
     }
 

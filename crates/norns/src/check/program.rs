@@ -13,7 +13,8 @@ use norns_replay::record::Kept;
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
 use norns_replay::{
-    Ended, Files, How, Inputs, Limits, Program, Replayer, Report, Sighting, record,
+    Behaviour, Course, Ended, Files, How, Inputs, Limits, Program, Replayer, Report, Sighting,
+    record,
 };
 use norns_rules::Observed;
 use norns_trace::symbolise::Symboliser;
@@ -298,6 +299,10 @@ impl norns_check::Program for Checked<'_> {
             loaded_later: is_loaded_later(trace, witness, &replay.report),
             events: replay.report.events.into_iter().map(observed).collect(),
         })
+    }
+
+    fn behave(&mut self, trace: &Trace, course: Course) -> Result<Behaviour> {
+        Ok(self.replayer(trace).behave(course)?)
     }
 
     fn steer(&mut self, trace: &Trace, races: &[&Bug], seed: Option<u64>) -> Result<Vec<Sighting>> {

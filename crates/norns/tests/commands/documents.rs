@@ -218,7 +218,7 @@ fn the_programs_of_explain_show_what_they_say() {
             );
         }
     }
-    assert_eq!(programs, 36);
+    assert_eq!(programs, 38);
 }
 
 /// A copy of the example project.

@@ -1,5 +1,6 @@
 //! The commands as a user runs them, on real programs; what the documents and comments claim.
 
+mod atomicity;
 mod bitcode;
 mod cc;
 mod citations;
