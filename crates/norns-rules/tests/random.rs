@@ -41,6 +41,7 @@ fn check(
     sentence: &str,
     names: &[&'static str],
     has_value: bool,
+    longest: usize,
     is_wrong: impl Fn(&[Happened]) -> bool,
 ) {
     let mut aspect = Aspect::parse(aspect).expect("the aspect is right");
@@ -56,7 +57,7 @@ fn check(
     let mut seen = [0, 0];
     for seed in 0..RUNS {
         let mut random = Random::new(seed);
-        let length = 1 + random.below(8);
+        let length = 1 + random.below(longest);
         let events: Vec<Happened> = (0..length)
             .map(|_| {
                 let name = names[random.below(names.len())];
@@ -85,9 +86,9 @@ const AB: &str = "a(#0) before call a\nb(#0) before call b";
 
 /// A rule about A and B, for all values together and for each apart.
 fn check_pair(sentence: &str, is_wrong: impl Fn(&[Happened]) -> bool) {
-    check(AB, sentence, &["a", "b"], true, &is_wrong);
+    check(AB, sentence, &["a", "b"], true, 8, &is_wrong);
     let each = format!("{sentence} for each #0");
-    check(AB, &each, &["a", "b"], true, |events| {
+    check(AB, &each, &["a", "b"], true, 8, |events| {
         [0, 1].iter().any(|value| {
             let own: Vec<Happened> = { events.iter() }
                 .filter(|(_, _, other)| other == value)
@@ -138,7 +139,7 @@ fn at_most() {
 #[test]
 fn atomic() {
     let names = ["enter_f", "exit_f", "access_x load", "access_x store"];
-    check("", "atomic f on x", &names, false, |events| {
+    check("", "atomic f on x", &names, false, 24, |events| {
         (0..3).any(|thread| is_not_atomic(events, thread))
     });
 }

@@ -288,12 +288,13 @@ impl Parallel {
 
 /// The thread and its descendants may run beside all that is alive when it is created.
 fn pair(beside: &mut [Threads], new: &Threads, alive: &Threads) {
+    // The number behind those of the threads stands for a forked process, which is none.
+    let mut alive = alive.clone();
+    alive.remove(ThreadId::from_index(beside.len()));
     for thread in new.iter() {
-        beside[thread.index()].extend(alive);
+        beside[thread.index()].extend(&alive);
     }
-    // The last number stands for a forked process, which is no thread.
-    let threads = beside.len();
-    for thread in alive.iter().filter(|thread| thread.index() < threads) {
+    for thread in alive.iter() {
         beside[thread.index()].extend(new);
     }
 }

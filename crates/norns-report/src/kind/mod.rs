@@ -426,6 +426,7 @@ mod tests {
                 "wait-once: wait outside a loop",
                 "test-unlocked: wait that is decided without its mutex",
                 "order: wrong order of events",
+                "atomicity: step that is not atomic",
             ]
         );
     }
