@@ -11,6 +11,7 @@
 //! when that order breaks the assertion.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use norns_model::{Meaning, Model};
@@ -49,13 +50,13 @@ enum Found {
 
 impl Found {
     /// Why the next layer is needed; otherwise what was found.
-    fn why_open(self) -> Result<String, Found> {
+    fn why_open(self) -> ControlFlow<Found, String> {
         match self {
-            Found::Holds | Found::Broken(_) => Err(self),
-            Found::NotRealised => {
-                Ok("no schedule of the whole run was found for one of the slice".into())
-            }
-            Found::Open(reason) => Ok(reason),
+            Found::Holds | Found::Broken(_) => ControlFlow::Break(self),
+            Found::NotRealised => ControlFlow::Continue(
+                "no schedule of the whole run was found for one of the slice".into(),
+            ),
+            Found::Open(reason) => ControlFlow::Continue(reason),
         }
     }
 }
@@ -118,8 +119,8 @@ impl Property {
             };
             for (assertion, reason) in &mut open {
                 match layers.check(*assertion, &rules[*assertion])?.why_open() {
-                    Ok(why) => *reason = format!("{reason}; {why}"),
-                    Err(found) => {
+                    ControlFlow::Continue(why) => *reason = format!("{reason}; {why}"),
+                    ControlFlow::Break(found) => {
                         reason.clear();
                         if let Found::Broken(broken) = found {
                             checked.broken.push(broken);
@@ -163,16 +164,16 @@ impl Layers<'_> {
     fn check(&self, assertion: usize, rule: &str) -> Result<Found, PropertyError> {
         let all = self.slice(assertion, rule, &self.events, 0, self.limits(SHARE))?;
         let all = match all.why_open() {
-            Ok(reason) => reason,
-            Err(found) => return Ok(found),
+            ControlFlow::Continue(reason) => reason,
+            ControlFlow::Break(found) => return Ok(found),
         };
         let apart = match self.each_value(assertion, rule)?.why_open() {
-            Ok(reason) => reason,
-            Err(found) => return Ok(found),
+            ControlFlow::Continue(reason) => reason,
+            ControlFlow::Break(found) => return Ok(found),
         };
         let windows = match self.windows(assertion, rule)?.why_open() {
-            Ok(reason) => reason,
-            Err(found) => return Ok(found),
+            ControlFlow::Continue(reason) => reason,
+            ControlFlow::Break(found) => return Ok(found),
         };
         Ok(Found::Open(format!(
             "the slice of its {} events: {all}; {apart}; {windows}",
