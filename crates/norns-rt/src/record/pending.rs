@@ -49,6 +49,13 @@ impl Pending {
         }
     }
 
+    /// Forgets the oldest events.
+    pub fn forget(&mut self, oldest: usize) {
+        let oldest = oldest.min(self.count);
+        self.events.copy_within(oldest..self.count, 0);
+        self.count -= oldest;
+    }
+
     pub fn clear(&mut self) {
         self.count = 0;
     }

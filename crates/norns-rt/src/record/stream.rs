@@ -55,7 +55,7 @@ impl Thread {
         unsafe { (&raw mut self.busy).write_volatile(0) };
         compiler_fence(Ordering::SeqCst);
         if !self.pending.is_empty() {
-            self.drain();
+            self.drain(u64::MAX);
         }
     }
 
@@ -123,14 +123,10 @@ impl Thread {
         self.enter_recorder();
         if self.ready() {
             let sequence = code.ordered().then(next_sequence);
-            self.put(
-                code,
-                detail,
-                pc,
-                address,
-                sequence,
-                &operands[..code.operands().min(2)],
-            );
+            let operands = &operands[..code.operands().min(2)];
+            if self.pending.is_empty() || self.drain(sequence.unwrap_or(0)) {
+                self.put(code, detail, pc, address, sequence, operands);
+            }
         }
         self.leave_recorder();
     }
@@ -271,12 +267,17 @@ impl Thread {
         true
     }
 
-    /// Events of signal handlers that interrupted the recorder.
+    /// Writes the events of signal handlers that interrupted the recorder before it took this number,
+    /// and makes room for one more event. False when that must be dropped.
     #[cold]
-    fn drain(&mut self) {
+    fn drain(&mut self, before: u64) -> bool {
         let signals = sys::block_signals();
         let mut index = 0;
-        while let Some(event) = self.pending.get(index) {
+        while let Some(event) = self
+            .pending
+            .get(index)
+            .filter(|event| event.sequence < before)
+        {
             index += 1;
             if self.position > self.limit && !self.flush_or_drop() {
                 continue;
@@ -298,8 +299,9 @@ impl Thread {
                 operands,
             );
         }
-        self.pending.clear();
+        self.pending.forget(index);
         sys::restore_signals(signals);
+        self.position <= self.limit || self.flush_or_drop()
     }
 
     #[cold]
