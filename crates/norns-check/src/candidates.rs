@@ -12,7 +12,7 @@ use norns_report::describe::is_of_the_system;
 use norns_report::kind::Group;
 use norns_report::{Finding, Findings, Judged, JudgedCandidate, Place, Reason, Status, scan};
 use norns_scan::{CandidateKind, Scan, SourcePlace};
-use norns_trace::{Event, ThreadId, Touch, TouchKind, Trace};
+use norns_trace::{Event, ThreadId, Touch, TouchKind, Trace, Warning};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A place of a candidate.
@@ -279,12 +279,23 @@ impl<'a> Candidates<'a> {
         let kind = self.scan.candidates[at].kind;
         let mut gaps = findings.not_analysed.iter();
         let is_unseen = gaps.any(|gap| matches!(gap, NotAnalysed::Accesses { .. }));
+        let mut gaps = findings.not_analysed.iter();
+        let is_cut = gaps.any(|gap| matches!(gap, NotAnalysed::Trace(Warning::Shortened { .. })));
         let is_settled = !findings.not_analysed.iter().any(ends_prediction);
         match self.nearest_of_all[at] {
             Nearness::NoPlace | Nearness::OnePlace
                 if kind == CandidateKind::DataRace && is_unseen =>
             {
                 Reason::NotSeen
+            }
+            // The program went on behind what is kept of the recording.
+            Nearness::NoPlace
+            | Nearness::OnePlace
+            | Nearness::OneThread
+            | Nearness::OtherMemory
+                if is_cut =>
+            {
+                Reason::Budget
             }
             Nearness::NoPlace => Reason::NoPlace,
             Nearness::OnePlace => Reason::OnePlace,
