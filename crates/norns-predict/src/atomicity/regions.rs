@@ -5,6 +5,9 @@
 //! variable each. (From the end of a loop's body to its beginning nobody expects a step.) The thread
 //! waits for nobody in between, except for locks.
 //!
+//! Two critical sections that begin at the same place, and two that each update the variable as a whole, such
+//! as those that count up and down, are no step.
+//!
 //! Two variables belong together if every critical section that writes one of them touches both.
 
 use std::rc::Rc;
@@ -112,6 +115,9 @@ struct Walk<'m> {
     /// The critical sections of each lock that have ended, and those that have not, by the acquisition.
     sections: FxHashMap<ObjectId, Vec<Section>>,
     open: FxHashMap<EventIndex, Section>,
+    /// The variables that are read and those that are written since an acquisition.
+    read: FxHashSet<(EventIndex, LocationId)>,
+    written: FxHashSet<(EventIndex, LocationId)>,
 }
 
 impl<'m> Walk<'m> {
@@ -140,6 +146,8 @@ impl<'m> Walk<'m> {
             pair_of: FxHashMap::default(),
             sections: FxHashMap::default(),
             open: FxHashMap::default(),
+            read: FxHashSet::default(),
+            written: FxHashSet::default(),
         }
     }
 
@@ -242,6 +250,12 @@ impl<'m> Walk<'m> {
         for (_, acquired) in seen.at.held.iter() {
             if let Some(section) = self.open.get_mut(acquired) {
                 section.touch(index, location, touch);
+            }
+            if touch.reads {
+                self.read.insert((*acquired, location));
+            }
+            if touch.writes {
+                self.written.insert((*acquired, location));
             }
         }
         let accesses = self.accesses.entry(location).or_default();
@@ -352,10 +366,24 @@ impl<'m> Walk<'m> {
             let others = after.chain(before).map(|&(event, _)| event);
             interleavings.extend(others.map(|other| vec![first.event, other, last.event]));
         }
-        let (first, last, _) = &calls[0];
+        let (first, last, location) = &calls[0];
         let key = (self.beginning(first), self.beginning(last));
+        if key.0 == key.1 || self.are_updates(first, last, *location) {
+            return None;
+        }
         let region = Region { interleavings };
         (!region.interleavings.is_empty()).then_some((key, first.event, region))
+    }
+
+    /// Whether both critical sections write the variable and one of them looks at it first.
+    fn are_updates(&self, first: &Seen, last: &Seen, location: LocationId) -> bool {
+        let either = |seen: &Seen, own: bool, all: &FxHashSet<(EventIndex, LocationId)>| {
+            let mut held = seen.at.held.iter();
+            own || held.any(|&(_, acquired)| all.contains(&(acquired, location)))
+        };
+        let reads = |seen: &Seen| either(seen, seen.touch.reads, &self.read);
+        let writes = |seen: &Seen| either(seen, seen.touch.writes, &self.written);
+        writes(first) && writes(last) && (reads(first) || reads(last))
     }
 
     /// Whether an access of another thread does not fit between the two of a region, although it has
