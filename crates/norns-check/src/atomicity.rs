@@ -31,6 +31,12 @@ impl<E> Check<'_, E> {
         }
         let (trace, work) = (confirmation.trace, self.work);
         let found = work.stage(SHARE.0, SHARE.1, || predict_atomicity(trace, work));
+        if found.is_too_long {
+            let events = trace.events.len();
+            self.all
+                .not_analysed
+                .push(NotAnalysed::LongRegions { events });
+        }
         if found.undecided > 0 {
             self.all.undecided += found.undecided;
             let regions = found.undecided;

@@ -50,6 +50,8 @@ pub enum NotAnalysed {
     Rules { problem: String },
     /// Steps that were probably meant to be atomic, and of which it was not decided whether they are.
     Regions { regions: usize },
+    /// Such steps at all: the trace is too long.
+    LongRegions { events: usize },
     /// Reads are to see the write that they saw, in a trace that does not order accesses.
     GuessedReads,
     /// The recorded order is none of the model's.

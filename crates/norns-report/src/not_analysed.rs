@@ -71,7 +71,11 @@ pub fn sentence(reason: &NotAnalysed) -> String {
         }
         NotAnalysed::Rules { problem } => format!("a rule: {problem}"),
         NotAnalysed::Regions { regions } => format!(
-            "whether another thread can come into {regions} steps that were probably meant to be atomic"
+            "steps that were probably meant to be atomic, and of which it is not decided whether another \
+             thread can come into them: {regions}"
+        ),
+        NotAnalysed::LongRegions { events } => format!(
+            "steps that were probably meant to be atomic: {events} events are too many for the ordering engine"
         ),
         NotAnalysed::GuessedReads => {
             "the trace does not order its accesses, so what its reads saw is a guess".into()

@@ -33,13 +33,15 @@ pub struct Interleavings {
     pub witnesses: Vec<Witness>,
     /// How many regions were not decided.
     pub undecided: usize,
+    /// Whether the trace is too long to look for any.
+    pub is_too_long: bool,
 }
 
 /// Predicts interleavings of regions that were probably meant to be atomic.
 pub fn predict_atomicity(trace: &Trace, work: &Budget) -> Interleavings {
     let mut found = Interleavings::default();
     if too_long(trace) {
-        found.undecided = 1;
+        found.is_too_long = true;
         return found;
     }
     let model = Model::new(trace, Meaning::Optimistic);
