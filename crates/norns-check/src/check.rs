@@ -496,39 +496,6 @@ impl<E> Check<'_, E> {
         not_analysed.extend(warnings.map(NotAnalysed::Trace));
     }
 
-    /// Counts, or lists, what needs no replay: a read would have to see another value.
-    pub(crate) fn refuted_by_values(
-        &mut self,
-        run: u32,
-        trace: &Trace,
-        refuted: &[Witness],
-    ) -> Result<(), E> {
-        let mut predictions = 0;
-        for witness in refuted {
-            let mut finding = predicted(trace).finding(witness);
-            if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
-                continue;
-            }
-            predictions += 1;
-            if self.options.list_refuted {
-                finding.verdict = Some(Verdict::Infeasible(
-                    "the recorded values forbid it: in every order that shows it, a read before \
-                     it sees another value (no replay was needed)"
-                        .into(),
-                ));
-                let tried = Tried::not_replayed(witness);
-                self.add(run, trace, finding, Evidence::Tried(&tried))?;
-            }
-        }
-        if predictions > 0 {
-            self.all.not_analysed.push(NotAnalysed::RefutedByValues {
-                predictions,
-                listed: self.options.list_refuted,
-            });
-        }
-        Ok(())
-    }
-
     pub(crate) fn is_wanted(&self, finding: &Finding) -> bool {
         self.options.kinds.contains(&finding.kind)
     }

@@ -13,11 +13,13 @@ use std::collections::BTreeSet;
 
 use norns_model::{Bug, Meaning, NotAnalysed, Witness};
 use norns_predict::{Options, Prediction, predict_keeping_reads, predict_within};
-use norns_report::Reason;
 use norns_report::kind::Group;
+use norns_report::{Reason, Verdict};
 use norns_trace::{EventIndex, PlaceId, Touch, Trace};
 
-use crate::check::{Check, Progress, bare};
+use crate::check::{Check, Evidence, Progress, bare, predicted};
+use crate::confirm::Tried;
+use crate::findings;
 
 /// What the schedule of a prediction asks of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,34 @@ impl<E> Check<'_, E> {
             return Ok(kept.collect());
         }
         Ok(work.stage(SHARE.0, SHARE.1, || self.both_tiers(trace, &options)))
+    }
+
+    /// Counts, or lists, what needs no replay: a read would have to see another value.
+    fn refuted_by_values(&mut self, run: u32, trace: &Trace, refuted: &[Witness]) -> Result<(), E> {
+        let mut predictions = 0;
+        for witness in refuted {
+            let mut finding = predicted(trace).finding(witness);
+            if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
+                continue;
+            }
+            predictions += 1;
+            if self.options.list_refuted {
+                finding.verdict = Some(Verdict::Infeasible(
+                    "the recorded values forbid it: in every order that shows it, a read before \
+                     it sees another value (no replay was needed)"
+                        .into(),
+                ));
+                let tried = Tried::not_replayed(witness);
+                self.add(run, trace, finding, Evidence::Tried(&tried))?;
+            }
+        }
+        if predictions > 0 {
+            self.all.not_analysed.push(NotAnalysed::RefutedByValues {
+                predictions,
+                listed: self.options.list_refuted,
+            });
+        }
+        Ok(())
     }
 
     fn both_tiers(&mut self, trace: &Trace, options: &Options) -> Vec<(Witness, Tier)> {
