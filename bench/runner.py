@@ -3,6 +3,7 @@ goes wrong is a sentence and exit status 2, not a traceback."""
 import glob
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
