@@ -1,8 +1,8 @@
 // confirmed: add
 // Two atomic operations are not one.
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 
 static atomic_int total;
 
@@ -18,6 +18,6 @@ int main(void) {
         pthread_create(&threads[i], 0, add, 0);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], 0);
-    printf("total %d\n", total);
+    assert(total == 2);
     return 0;
 }

@@ -4,31 +4,31 @@
 #include <pthread.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int items = 1;
+static int items = 3;
 
-static int is_empty(void) {
+static int count(void) {
     pthread_mutex_lock(&lock);
-    int empty = items == 0;
+    int now = items;
     pthread_mutex_unlock(&lock);
-    return empty;
+    return now;
 }
 
-static void remove_one(void) {
+static void remove_some(int some) {
     pthread_mutex_lock(&lock);
-    items--;
+    items -= some;
     assert(items >= 0);
     pthread_mutex_unlock(&lock);
 }
 
 static void *take(void *arg) {
-    if (!is_empty())
-        remove_one();
+    int all = count();
+    remove_some(all);
     return arg;
 }
 
-static void *clear(void *arg) {
+static void *shrink(void *arg) {
     pthread_mutex_lock(&lock);
-    items = 0;
+    items = items > 1 ? 1 : items;
     pthread_mutex_unlock(&lock);
     return arg;
 }
@@ -36,7 +36,7 @@ static void *clear(void *arg) {
 int main(void) {
     pthread_t threads[2];
     pthread_create(&threads[0], 0, take, 0);
-    pthread_create(&threads[1], 0, clear, 0);
+    pthread_create(&threads[1], 0, shrink, 0);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], 0);
     return 0;

@@ -1,4 +1,4 @@
-// confirmed: withdraw
+// found: withdraw
 #include <pthread.h>
 #include <stdio.h>
 

@@ -35,13 +35,13 @@ impl Behaviour {
         Ok(lines)
     }
 
-    /// What this run did that none of the usual ones did, to complete "the program"; `None` if its user
-    /// would see no difference.
+    /// What this run did that the first of the usual ones did not, to complete "the program"; `None` if
+    /// its user would see no difference. Another output counts only if no usual run has printed it.
     pub fn difference(&self, usual: &[Behaviour]) -> Option<String> {
+        let first = usual.first()?;
         let hung = |run: &Behaviour| run.hung || run.ended == Ended::Hung;
-        let differs = |what: &dyn Fn(&Behaviour) -> bool| !usual.iter().any(what);
         if hung(self) {
-            return differs(&hung).then(|| Ended::Hung.describe());
+            return (!hung(first)).then(|| Ended::Hung.describe());
         }
         match self.ended {
             Ended::Signalled(_) | Ended::Exited(_) => {}
@@ -54,18 +54,14 @@ impl Behaviour {
         }
         let new = |line: &&String| !usual.iter().any(|run| run.lines.contains(line));
         let printed = self.lines.iter().find(new);
-        if differs(&|run| run.ended == self.ended) {
+        if first.ended != self.ended {
             let printed = printed.map(|line| format!(" and printed `{line}`"));
             return Some(self.ended.describe() + &printed.unwrap_or_default());
         }
-        if !differs(&|run| run.lines == self.lines) {
+        if usual.iter().any(|run| run.lines == self.lines) {
             return None;
         }
-        let missing = usual
-            .first()?
-            .lines
-            .iter()
-            .find(|line| !self.lines.contains(line));
+        let missing = first.lines.iter().find(|line| !self.lines.contains(line));
         Some(match (printed, missing) {
             (Some(new), Some(old)) => format!("printed `{new}` instead of `{old}`"),
             (Some(new), None) => format!("printed `{new}`, which it otherwise does not"),
