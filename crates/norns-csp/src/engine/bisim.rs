@@ -127,13 +127,13 @@ impl Partition {
 }
 
 /// The sources of some transitions, by their targets.
-struct Predecessors {
+pub(super) struct Predecessors {
     offsets: Vec<u32>,
     sources: Vec<u32>,
 }
 
 impl Predecessors {
-    fn new(lts: &Lts, counts: impl Fn(u32, &(EventId, u32)) -> bool) -> Self {
+    pub(super) fn new(lts: &Lts, counts: impl Fn(u32, &(EventId, u32)) -> bool) -> Self {
         let n = lts.len();
         let counts = &counts;
         let targets = |s: u32| {
@@ -160,7 +160,7 @@ impl Predecessors {
         Predecessors { offsets, sources }
     }
 
-    fn of(&self, s: u32) -> &[u32] {
+    pub(super) fn of(&self, s: u32) -> &[u32] {
         let s = s as usize;
         &self.sources[self.offsets[s] as usize..self.offsets[s + 1] as usize]
     }

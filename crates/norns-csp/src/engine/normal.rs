@@ -8,6 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::engine::bisim::Predecessors;
 use crate::engine::budget::{Activity, Meter, Spent};
 use crate::engine::lts::Lts;
 use crate::event::EventId;
@@ -41,42 +42,22 @@ const DENSE_LIMIT: usize = 1 << 22;
 pub fn divergent_states(lts: &Lts) -> Vec<bool> {
     // Remove states without a tau to a remaining state, until nothing changes.
     let n = lts.len();
-    let mut out = vec![0u32; n];
-    let mut offsets = vec![0u32; n + 1];
+    let before = Predecessors::new(lts, |_, step| step.0 == EventId::TAU);
     let taus = |s: u32| {
-        lts.steps(s)
-            .iter()
-            .take_while(|step| step.0 == EventId::TAU)
-            .map(|step| step.1)
+        let steps = lts.steps(s).iter();
+        steps.take_while(|step| step.0 == EventId::TAU).count()
     };
-    for s in 0..n as u32 {
-        for to in taus(s) {
-            out[s as usize] += 1;
-            offsets[to as usize + 1] += 1;
-        }
-    }
-    for i in 0..n {
-        offsets[i + 1] += offsets[i];
-    }
-    let mut fill = offsets.clone();
-    let mut preds = vec![0u32; offsets[n] as usize];
-    for s in 0..n as u32 {
-        for to in taus(s) {
-            preds[fill[to as usize] as usize] = s;
-            fill[to as usize] += 1;
-        }
-    }
+    let mut out: Vec<usize> = (0..n as u32).map(taus).collect();
     let mut gone: Vec<u32> = (0..n as u32).filter(|&s| out[s as usize] == 0).collect();
     let mut at = 0;
     while at < gone.len() {
-        let s = gone[at] as usize;
-        at += 1;
-        for &p in &preds[offsets[s] as usize..offsets[s + 1] as usize] {
+        for &p in before.of(gone[at]) {
             out[p as usize] -= 1;
             if out[p as usize] == 0 {
                 gone.push(p);
             }
         }
+        at += 1;
     }
     out.into_iter().map(|left| left > 0).collect()
 }
