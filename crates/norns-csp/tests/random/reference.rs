@@ -364,7 +364,7 @@ impl Graph {
     }
 
     /// What taus reach.
-    fn closure(&self, from: BTreeSet<usize>) -> BTreeSet<usize> {
+    pub fn closure(&self, from: BTreeSet<usize>) -> BTreeSet<usize> {
         let mut todo: Vec<usize> = from.iter().copied().collect();
         let mut all = from;
         while let Some(s) = todo.pop() {
