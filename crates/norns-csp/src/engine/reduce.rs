@@ -78,6 +78,34 @@ pub struct Scratch {
     round: u32,
     // Rules that were looked at for the sets of the current state.
     grown: usize,
+    /// What the reduction has cost and brought since this was last taken.
+    pub tally: Tally,
+}
+
+/// What a reduction costs and brings, over many states.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Tally {
+    // States with a choice of rules, and those of them that were reduced.
+    states: u64,
+    reduced: u64,
+    // Rules that were enabled in these states, and rules that were looked at to choose among them.
+    enabled: u64,
+    grown: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: Tally) {
+        self.states += other.states;
+        self.reduced += other.reduced;
+        self.enabled += other.enabled;
+        self.grown += other.grown;
+    }
+
+    /// Whether the reduction costs much more than following all rules and leaves out hardly
+    /// anything.
+    pub fn is_wasteful(&self) -> bool {
+        self.states > 2000 && self.reduced < self.states / 8 && self.grown > 16 * self.enabled
+    }
 }
 
 // Rules that are looked at in a state before the best set so far has to do.
@@ -173,6 +201,12 @@ impl Reducer {
                 break;
             }
         }
+        scratch.tally.add(Tally {
+            states: 1,
+            reduced: u64::from(best != usize::MAX),
+            enabled: scratch.enabled.len() as u64,
+            grown: scratch.grown as u64,
+        });
         if best == usize::MAX {
             return None;
         }

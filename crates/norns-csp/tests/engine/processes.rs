@@ -264,3 +264,44 @@ assert FILE [T= PROGRAM |\\ {|open, access, close|}
     };
     assert_eq!(example.trace(), [access]);
 }
+
+/// Components that are all in every event: each set of rules grows to all of them, so the search
+/// gives the reduction up, and must find the same.
+#[test]
+fn a_reduction_that_never_pays_changes_nothing() {
+    let mut p = Processes::new();
+    let shared: Vec<EventId> = (0..40)
+        .map(|k| p.events.intern(&format!("all.{k}")))
+        .collect();
+    let components: Vec<_> = (0..3)
+        .map(|i| {
+            let states: Vec<_> = (0..16)
+                .map(|n| p.new_call(Some(&format!("C({i}, {n})"))))
+                .collect();
+            for n in 0..16 {
+                let (here, next) = (p.call(states[n]), p.call(states[(n + 1) % 16]));
+                // One event for each step, so that no two states are alike.
+                let own = p.events.intern(&format!("own.{i}.{n}"));
+                let mut choices = vec![p.prefix(own, next)];
+                choices.extend(shared.iter().map(|&event| p.prefix(event, here)));
+                let body = p.external_choice(choices);
+                p.define(states[n], body);
+            }
+            p.call(states[0])
+        })
+        .collect();
+    let process = p.parallel(components, EventSet::only(shared));
+    let question = Question::DeadlockFree {
+        model: Model::Failures,
+        process,
+    };
+    for reduction in [Reduction::None, Reduction::Automatic, Reduction::Precise] {
+        let options = Options {
+            reduction,
+            ..Options::default()
+        };
+        let outcome = ask(&mut p, &question, &options);
+        assert_eq!(outcome.verdict, Verdict::Holds);
+        assert_eq!(outcome.statistics.states, 16 * 16 * 16, "{reduction:?}");
+    }
+}

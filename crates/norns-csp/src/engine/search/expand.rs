@@ -35,10 +35,7 @@ impl Search<'_> {
         };
         if pass == Pass::Within {
             let mut any = false;
-            let reduced = self
-                .reducer
-                .as_ref()
-                .and_then(|reducer| reducer.ample(network, &worker.current, &mut worker.scratch));
+            let reduced = self.ample(&worker.current, &mut worker.scratch);
             let current = std::mem::take(&mut worker.current);
             let mut next = std::mem::take(&mut worker.next);
             match reduced {
@@ -77,11 +74,8 @@ impl Search<'_> {
         if !self.has_visible[format] && self.has_tau.contains(&true) {
             return;
         }
-        if self.reducer.as_ref().is_some_and(|reducer| {
-            reducer
-                .ample(network, &worker.current, &mut worker.scratch)
-                .is_some()
-        }) {
+        let reduced = self.ample(&worker.current, &mut worker.scratch);
+        if reduced.is_some() {
             return;
         }
         let mut unstable = false;

@@ -17,7 +17,7 @@ use crate::engine::budget::{Activity, Meter, Progress, Spent};
 use crate::engine::cycles;
 use crate::engine::network::{Network, Rule, Which};
 use crate::engine::normal::NormalForm;
-use crate::engine::reduce::{Reducer, Scratch};
+use crate::engine::reduce::{Reducer, Scratch, Tally};
 use crate::engine::store::Store;
 use crate::event::{EventId, EventSet};
 
@@ -100,6 +100,10 @@ pub struct Search<'a> {
     // For each level, the number of its first state in each shard, and whether it opens a layer.
     levels: Vec<(Vec<u32>, bool)>,
     reducer: Option<Reducer>,
+    // What the reduction has cost and brought, and whether it was given up: following all rules is
+    // right in every state.
+    tally: Tally,
+    gave_up_reducing: bool,
     // The rules that stay within a layer: taus, or all of them if only deadlocks are looked for.
     inner: Which,
     tau_cycles: bool,
@@ -214,6 +218,8 @@ impl<'a> Search<'a> {
             store: Store::new(network.layout.words, threads),
             levels: Vec::new(),
             reducer,
+            tally: Tally::default(),
+            gave_up_reducing: false,
             inner: if flat { Which::All } else { Which::Tau },
             tau_cycles,
             has_tau,
@@ -396,6 +402,7 @@ impl<'a> Search<'a> {
             }
             for worker in workers.iter_mut() {
                 worker.out.iter_mut().for_each(Vec::clear);
+                self.tally.add(std::mem::take(&mut worker.scratch.tally));
             }
             since += to
                 .iter()
@@ -408,8 +415,16 @@ impl<'a> Search<'a> {
             }
             from = to;
         }
+        // Only between levels, so that what is searched does not depend on the number of threads.
+        self.gave_up_reducing |= self.tally.is_wasteful();
         self.store.commit().map_err(disk_failed)?;
         self.within(total, watch)
+    }
+
+    /// The rules that suffice in the state of a worker; none if all are needed.
+    fn ample<'s>(&self, state: &[u64], scratch: &'s mut Scratch) -> Option<&'s [u32]> {
+        let reducer = self.reducer.as_ref().filter(|_| !self.gave_up_reducing)?;
+        reducer.ample(self.network, state, scratch)
     }
 
     /// Reports progress, and whether the budget goes on.
