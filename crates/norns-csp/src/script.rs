@@ -496,6 +496,8 @@ fn limits(budget: &Budget) -> Limits {
             usize::try_from(bytes / BYTES_PER_ELEMENT).unwrap_or(usize::MAX)
         }),
         bytes: budget.bytes,
-        until: budget.time.map(|time| std::time::Instant::now() + time),
+        until: budget
+            .time
+            .and_then(|time| std::time::Instant::now().checked_add(time)),
     }
 }

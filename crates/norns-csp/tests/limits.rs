@@ -82,7 +82,7 @@ fn time_ends_compiling() {
             "transparent wbisim
              channel a, b : {0..1}
              P(n, m) = a.(n % 2) -> P((n * 7 + m) % 1009, m) [] b.(m % 2) -> P(m, (n + 1) % 997)
-             assert STOP [F= wbisim(P(0, 0) \\ {a.0, b.1})",
+             assert CHAOS({|a, b|}) [F= wbisim(P(0, 0) \\ {a.0, b.1})",
         ),
     ]);
 }
@@ -112,4 +112,18 @@ fn memory_ends_evaluation() {
             "{text}: {why}"
         );
     }
+}
+
+/// A component without end uses up the time for compiling; what is known of it is searched then.
+#[test]
+fn a_violation_near_the_start_of_an_endless_component_is_found() {
+    let budget = Budget {
+        time: Some(Duration::from_secs(2)),
+        ..Budget::default()
+    };
+    let text = "channel a, b
+        P(n) = a -> P(n + 1)
+        assert STOP [T= P(0) ||| b -> STOP";
+    let answer = answer(text, budget);
+    assert!(matches!(answer, Answer::Fails(Some(_))), "{answer:?}");
 }

@@ -43,6 +43,20 @@ pub enum Activity {
     Searching,
 }
 
+// States of a component that may also spend what is left for the search. Where another component has
+// no end and has used up the share of compiling, its neighbours can still take their first steps.
+const FIRST_STATES: usize = 256;
+
+impl Activity {
+    /// Exploring a component of which so many states are explored.
+    pub fn exploring(states: usize) -> Activity {
+        match states {
+            0..FIRST_STATES => Activity::Searching,
+            _ => Activity::Compiling,
+        }
+    }
+}
+
 /// Counts what a check spends.
 #[derive(Debug)]
 pub struct Meter {
@@ -114,7 +128,7 @@ impl Meter {
 
     /// How much of the time for compiling is left.
     pub fn time_left(&self) -> Option<Duration> {
-        let limit = self.budget.time? * 9 / 10;
+        let limit = self.budget.time? / 10 * 9;
         Some(limit.saturating_sub(self.started.elapsed()))
     }
 

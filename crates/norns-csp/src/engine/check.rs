@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::CheckError;
-use crate::engine::budget::{Budget, Meter, Progress, Spent};
+use crate::engine::budget::{Activity, Budget, Meter, Progress, Spent};
 use crate::engine::compile::{Compiler, Observed, Terms};
 use crate::engine::context::Context;
 use crate::engine::counterexample::Counterexample;
@@ -163,9 +163,12 @@ impl Checker {
             statistics: Statistics::default(),
             more: Vec::new(),
         };
-        let mut verdict = match run.answer(&mut self.compiler, &mut context, question) {
-            Err(CheckError::Spent(Spent(why))) => Verdict::Undecided(why),
-            verdict => verdict?,
+        let mut verdict = match meter.spent(Activity::Compiling, 0, 0) {
+            Some(Spent(why)) => Verdict::Undecided(format!("{why} while evaluating the processes")),
+            None => match run.answer(&mut self.compiler, &mut context, question) {
+                Err(CheckError::Spent(Spent(why))) => Verdict::Undecided(why),
+                verdict => verdict?,
+            },
         };
         let (mut more, statistics) = (run.more, run.statistics);
         if let Verdict::Fails(first) = &mut verdict {

@@ -145,7 +145,10 @@ impl Compiler {
             if split == Split::Everything && order.len() > MAX_FORMATS {
                 return Ok(None);
             }
-            terms.meter.in_time().map_err(CheckError::Spent)?;
+            // The time for compiling may have ended with a component that was cut short.
+            if let Some(spent) = terms.meter.spent(Activity::Searching, 0, 0) {
+                return Err(CheckError::Spent(spent));
+            }
             let node = order[formats.len()];
             let Some(rules) = shapes.rules(context, &alphabet, node, MAX_RULES - total) else {
                 return Ok(None);

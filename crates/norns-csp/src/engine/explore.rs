@@ -67,7 +67,8 @@ impl Network {
             }
             if lts.spent.is_none() {
                 let bytes = exploration.seen.bytes() as u64 + lts.bytes();
-                lts.spent = meter.spent(Activity::Compiling, lts.len() as u64, bytes);
+                let activity = Activity::exploring(lts.len());
+                lts.spent = meter.spent(activity, lts.len() as u64, bytes);
             }
             state.copy_from_slice(&exploration.seen.shards[0].state(place));
             place += 1;

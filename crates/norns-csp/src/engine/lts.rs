@@ -106,7 +106,7 @@ impl Lts {
             let bytes = (context.bytes() + semantics.bytes()).saturating_sub(before)
                 + lts.bytes()
                 + order.len() as u64 * BYTES_PER_STATE;
-            if let Some(spent) = meter.spent(Activity::Compiling, next as u64, bytes) {
+            if let Some(spent) = meter.spent(Activity::exploring(next), next as u64, bytes) {
                 lts.cut(order.len(), spent);
                 break;
             }
