@@ -113,6 +113,25 @@ pub struct Token {
 }
 
 impl Tok {
+    /// Whether this keyword can only stand at the beginning of a declaration.
+    pub fn begins_declaration(&self) -> bool {
+        use Tok::*;
+        matches!(
+            self,
+            Channel
+                | Assert
+                | Datatype
+                | Subtype
+                | Nametype
+                | External
+                | Transparent
+                | Module
+                | Instance
+                | Timed
+                | Print
+        )
+    }
+
     /// Whether a line break before this token never ends a declaration. True for what cannot
     /// begin one; `-`, `<`, brackets and names may, so a line break before them counts.
     pub fn absorbs_newline_before(&self) -> bool {

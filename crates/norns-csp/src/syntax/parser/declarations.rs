@@ -61,12 +61,7 @@ impl Parser<'_> {
             Tok::Within if place == Place::Let => Ok(()),
             Tok::Exports | Tok::EndModule if place == Place::Module => Ok(()),
             Tok::RightBrace if place == Place::Timed => Ok(()),
-            Tok::Define => Err(Diagnostic::new(
-                Stage::Syntax,
-                self.span(),
-                "unexpected `=` in an expression",
-            )
-            .help("`==` compares; a second definition must begin on a line of its own")),
+            Tok::Define => Err(self.second_definition()),
             Tok::RightParen | Tok::RightBrace | Tok::RightPipeBrace | Tok::RightSquare => {
                 let closing = self.found();
                 Err(Diagnostic::new(
@@ -84,6 +79,31 @@ impl Parser<'_> {
                     })
             }
         }
+    }
+
+    /// A `=` in an expression: a comparison, or a definition that continues one whose last line
+    /// ends in an operator.
+    fn second_definition(&self) -> Diagnostic {
+        let line = |at: usize| self.sources.line(self.tokens[at].span.low);
+        let here = line(self.at);
+        let first = (1..self.at).rev().take_while(|&at| line(at) == here).last();
+        if let Some(first) = first
+            && line(first - 1) != here
+            && self.tokens[first - 1].tok != Tok::Newline
+        {
+            let operator = &self.tokens[first - 1];
+            let words = format!("nothing follows this {}", operator.tok.describe());
+            return Diagnostic::new(Stage::Syntax, operator.span, words).related(
+                self.span(),
+                "so the next line continues the expression, and a `=` cannot stand in it",
+            );
+        }
+        Diagnostic::new(
+            Stage::Syntax,
+            self.span(),
+            "unexpected `=` in an expression",
+        )
+        .help("`==` compares; a second definition must begin on a line of its own")
     }
 
     /// Neighbouring clauses of one function become one declaration.

@@ -134,8 +134,15 @@ impl Parser<'_> {
 
     fn unexpected(&self, expected: &str) -> Diagnostic {
         // What is missing at the end of a line is missing behind its last word.
-        let span = match self.peek() {
-            Tok::Newline | Tok::End if self.at > 0 => {
+        let ends = match self.peek() {
+            Tok::Newline | Tok::End => true,
+            other => {
+                let line = |span: Span| self.sources.line(span.low);
+                other.begins_declaration() && line(self.last_span()) != line(self.span())
+            }
+        };
+        let span = match ends {
+            true if self.at > 0 => {
                 let end = self.last_span().high;
                 Span::new(end, end)
             }
@@ -183,23 +190,8 @@ impl Parser<'_> {
         let column = self.sources.position(start.low).column;
         loop {
             let next = self.peek_at(1);
-            let begins = matches!(
-                next,
-                Tok::Ident(_)
-                    | Tok::Channel
-                    | Tok::Datatype
-                    | Tok::Subtype
-                    | Tok::Nametype
-                    | Tok::External
-                    | Tok::Transparent
-                    | Tok::Assert
-                    | Tok::Print
-                    | Tok::Module
-                    | Tok::Instance
-                    | Tok::Timed
-                    | Tok::Exports
-                    | Tok::EndModule
-            );
+            let begins = next.begins_declaration()
+                || matches!(next, Tok::Ident(_) | Tok::Exports | Tok::EndModule);
             match self.peek() {
                 Tok::End => return,
                 Tok::Newline if begins => {
