@@ -161,3 +161,12 @@ fn the_page_is_self_contained_and_marks_the_event() {
     );
     assert_eq!(html.matches("<tr class=\"bug\">").count(), 1);
 }
+
+#[test]
+fn a_component_without_a_name_shows_its_operator() {
+    let text = "external trace_watchdog
+        channel a, b, bark
+        assert STOP [T= (RUN({a, b}) [|{a, b}|] trace_watchdog(RUN({a}), {a, b}, bark)) \\ {a, b}";
+    let (found, _) = counterexamples(text, 1);
+    assert_eq!(found[0].components, ["RUN", "trace_watchdog(RUN, …)"]);
+}

@@ -1,7 +1,7 @@
 //! What the engine knows of process terms while it compiles them, and how it names them to a person.
 
 use crate::event::EventId;
-use crate::process::{Definitions, ProcId, Process, Processes};
+use crate::process::{Definitions, ProcId, Process, Processes, Resolution, Watchdog};
 
 /// The arena, and what its calls stand for.
 pub struct Context<'a> {
@@ -78,6 +78,16 @@ impl Context<'_> {
             Process::Sequence(p, q) => format!("{} ; {}", inner(p), term(q)),
             Process::Hide(p, _) => format!("{} \\ …", inner(p)),
             Process::Interrupt(p, q) => format!("{} /\\ {}", inner(p), term(q)),
+            Process::Compress(_, p) => inner(p),
+            Process::Prioritise(p, _) => format!("prioritise({}, …)", inner(p)),
+            Process::Resolve(Resolution::Chase, p) => format!("chase({})", inner(p)),
+            Process::Resolve(Resolution::Deter, p) => format!("deter({})", inner(p)),
+            Process::Watchdog(Watchdog::Traces, p, ..) => {
+                format!("trace_watchdog({}, …)", inner(p))
+            }
+            Process::Watchdog(Watchdog::Failures, p, ..) => {
+                format!("failure_watchdog({}, …)", inner(p))
+            }
             _ => term(process),
         }
     }

@@ -73,7 +73,8 @@ pub struct Counterexample {
     pub allowed: Vec<Vec<EventId>>,
     /// After the steps: for each component that still takes part, the events it offers.
     pub waiting: Vec<(usize, Vec<EventId>)>,
-    /// Whether no shorter trace fails. Partial-order reduction may miss shorter ones.
+    /// Whether no shorter trace fails. Partial-order reduction and looking ahead may miss shorter
+    /// ones.
     pub shortest: bool,
     // The terms that the components started as.
     pub(crate) origins: Vec<ProcId>,

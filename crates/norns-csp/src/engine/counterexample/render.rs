@@ -66,6 +66,9 @@ impl Counterexample {
         let names: Vec<Cow<str>> = list(events, &trace).collect();
         let _ = writeln!(out, "trace: <{}>", folded_trace(&names));
         let _ = writeln!(out, "{}", self.reason(events));
+        if !self.shortest {
+            let _ = writeln!(out, "a shorter counterexample may exist");
+        }
         if self.components.len() > 1 || self.steps.iter().any(|step| !step.inside.is_empty()) {
             let width = self
                 .steps
