@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::exit;
 use crate::progress::Stage;
+use crate::session::seconds;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -72,8 +73,8 @@ struct Check {
     #[arg(long, value_name = "N")]
     states: Option<u64>,
     /// Give up on an assertion after this many seconds
-    #[arg(long, value_name = "SECONDS")]
-    time: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    time: Option<Duration>,
     /// Give up on an assertion that needs more megabytes, except for states, which go to disk [default: half of the machine's memory]
     #[arg(long, value_name = "MB")]
     memory: Option<u64>,
@@ -194,6 +195,16 @@ impl Check {
                 }
             }
         }
+        for line in &self.line {
+            if script
+                .assertions
+                .iter()
+                .all(|assertion| assertion.line != *line)
+            {
+                errors = true;
+                eprintln!("error: no assertion begins on line {line} of {name}");
+            }
+        }
         let mut results = Vec::new();
         for index in 0..script.assertions.len() {
             let line = script.assertions[index].line;
@@ -233,7 +244,9 @@ impl Check {
     }
 
     fn options(&self) -> Options {
-        let memory = self.memory.map(|megabytes| megabytes << 20);
+        let memory = self
+            .memory
+            .map(|megabytes| megabytes.saturating_mul(1 << 20));
         Options {
             reduction: if self.no_reduction {
                 Reduction::None
@@ -246,7 +259,7 @@ impl Check {
             budget: Budget {
                 states: self.states,
                 bytes: memory.or_else(default_memory),
-                time: self.time.map(Duration::from_secs_f64),
+                time: self.time,
             },
             ..Options::default()
         }

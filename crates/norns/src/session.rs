@@ -26,7 +26,8 @@ impl Arguments {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Reads a time that is given to an option.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.strip_suffix('s').unwrap_or(text).parse();
     let time = seconds
         .ok()

@@ -4,6 +4,7 @@ mod atomicity;
 mod bitcode;
 mod cc;
 mod citations;
+mod csp;
 mod detect;
 mod documents;
 mod inputs;
