@@ -146,8 +146,9 @@ impl Compiler {
                 return Ok(None);
             }
             // The time for compiling may have ended with a component that was cut short.
-            if let Some(spent) = terms.meter.spent(Activity::Searching, 0, 0) {
-                return Err(CheckError::Spent(spent));
+            if let Some(Spent(why)) = terms.meter.spent(Activity::Searching, 0, 0) {
+                let why = format!("{why} while joining the components");
+                return Err(CheckError::Spent(Spent(why)));
             }
             let node = order[formats.len()];
             let Some(rules) = shapes.rules(context, &alphabet, node, MAX_RULES - total) else {
