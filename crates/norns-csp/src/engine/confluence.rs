@@ -41,8 +41,41 @@ enum Relation {
 
 /// The confluent taus of a network.
 pub struct Confluence {
-    // By component: the confluent transitions of its states, as `(state, rule)`, sorted.
-    chosen: Vec<Vec<(u32, u32)>>,
+    pivots: Vec<Pivot>,
+}
+
+/// A component with confluent taus.
+struct Pivot {
+    component: u32,
+    // The rules of the confluent taus in a local state s: `rules[offsets[s]..offsets[s + 1]]`.
+    offsets: Vec<u32>,
+    rules: Vec<u32>,
+}
+
+impl Pivot {
+    /// From pairs of a local state and a rule, sorted; none if there are no pairs.
+    fn new(component: u32, states: usize, chosen: &[(u32, u32)]) -> Option<Pivot> {
+        if chosen.is_empty() {
+            return None;
+        }
+        let mut offsets = vec![0u32; states + 1];
+        for &(state, _) in chosen {
+            offsets[state as usize + 1] += 1;
+        }
+        for state in 0..states {
+            offsets[state + 1] += offsets[state];
+        }
+        Some(Pivot {
+            component,
+            offsets,
+            rules: chosen.iter().map(|&(_, rule)| rule).collect(),
+        })
+    }
+
+    fn rules(&self, local: u64) -> &[u32] {
+        let local = local as usize;
+        &self.rules[self.offsets[local] as usize..self.offsets[local + 1] as usize]
+    }
 }
 
 struct Finder<'n> {
@@ -179,23 +212,22 @@ impl Confluence {
             relations: FxHashMap::default(),
             work: 0,
         };
-        let pivots = 0..network.components.len() as u32;
-        let chosen: Vec<_> = pivots.map(|pivot| finder.confluent(pivot)).collect();
-        let worthwhile = finder.work <= MAX_WORK && chosen.iter().any(|c| !c.is_empty());
-        worthwhile.then_some(Confluence { chosen })
+        let pivots: Vec<Pivot> = (0..network.components.len() as u32)
+            .filter_map(|pivot| {
+                let chosen = finder.confluent(pivot);
+                Pivot::new(pivot, finder.machine(pivot).len(), &chosen)
+            })
+            .collect();
+        let worthwhile = finder.work <= MAX_WORK && !pivots.is_empty();
+        worthwhile.then_some(Confluence { pivots })
     }
 
     /// The state behind the first confluent tau of a state.
     pub fn step(&self, network: &Network, state: &[u64]) -> Option<Vec<u64>> {
         let format = &network.formats[0];
-        for (component, chosen) in self.chosen.iter().enumerate() {
-            if chosen.is_empty() {
-                continue;
-            }
-            let local = network.layout.get(state, field(component as u32)) as u32;
-            let first = chosen.partition_point(|&(from, _)| from < local);
-            let here = chosen[first..].iter().take_while(|of| of.0 == local);
-            for &(_, rule) in here {
+        for pivot in &self.pivots {
+            let local = network.layout.get(state, field(pivot.component));
+            for &rule in pivot.rules(local) {
                 let rule = &format.rules[rule as usize];
                 if network.enabled(state, format.actions(rule)) {
                     let mut next = vec![0; state.len()];
