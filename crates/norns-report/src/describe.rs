@@ -344,7 +344,11 @@ pub fn region(trace: &Trace, bug: &Bug) -> Option<String> {
     let Bug::Atomicity { accesses } = bug else {
         return None;
     };
-    let mut calls = [*accesses.first()?, *accesses.last()?].map(|event| calls(trace, event));
+    let mut calls = [*accesses.first()?, *accesses.last()?].map(|event| {
+        let mut all = vec![event];
+        all.extend(calls(trace, event));
+        all
+    });
     let in_common = |calls: &[Vec<EventIndex>; 2]| {
         let outer = |calls: &[EventIndex]| calls.get(1..).unwrap_or_default().to_vec();
         outer(&calls[0]) == outer(&calls[1])
@@ -375,25 +379,21 @@ pub fn region(trace: &Trace, bug: &Bug) -> Option<String> {
     })
 }
 
-/// An event, then the entries of the functions that it happens in, the innermost first.
-fn calls(trace: &Trace, index: EventIndex) -> Vec<EventIndex> {
+/// The entries of the functions that an event happens in, the innermost first.
+fn calls(trace: &Trace, index: EventIndex) -> impl Iterator<Item = EventIndex> {
     let thread = trace.events[index.index()].thread;
-    let mut calls = vec![index];
     let mut returned = 0;
-    for earlier in (0..index.index()).rev().map(EventIndex::from_index) {
+    let earlier = (0..index.index()).rev().map(EventIndex::from_index);
+    earlier.filter(move |earlier| {
         let event = trace.events[earlier.index()];
-        if event.thread != thread {
-            continue;
+        match event.op {
+            Op::Leave if event.thread == thread => returned += 1,
+            Op::Enter if event.thread == thread && returned > 0 => returned -= 1,
+            Op::Enter => return event.thread == thread,
+            _ => {}
         }
-        if event.op == Op::Leave {
-            returned += 1;
-        } else if event.op == Op::Enter && returned > 0 {
-            returned -= 1;
-        } else if event.op == Op::Enter {
-            calls.push(earlier);
-        }
-    }
-    calls
+        false
+    })
 }
 
 /// What an operation of a bug does.
@@ -459,24 +459,10 @@ pub fn shown_frame(trace: &Trace, index: EventIndex) -> Option<&SourcePlace> {
 
 /// The innermost frame of the program itself among the callers.
 fn calling_frame(trace: &Trace, index: EventIndex) -> Option<&SourcePlace> {
-    let thread = trace.events[index.index()].thread;
-    let mut returned = 0;
-    for earlier in trace.events[..index.index()].iter().rev() {
-        if earlier.thread != thread {
-            continue;
-        }
-        if earlier.op == Op::Leave {
-            returned += 1;
-        } else if earlier.op == Op::Enter && returned > 0 {
-            returned -= 1;
-        } else if earlier.op == Op::Enter {
-            let frames = &trace.place(earlier.place).frames;
-            if let Some(own) = frames.iter().find(|frame| is_own(frame)) {
-                return Some(own);
-            }
-        }
-    }
-    None
+    calls(trace, index).find_map(|call| {
+        let frames = &trace.place(trace.events[call.index()].place).frames;
+        frames.iter().find(|frame| is_own(frame))
+    })
 }
 
 pub(crate) fn is_own(frame: &SourcePlace) -> bool {
