@@ -2,7 +2,8 @@
 //!
 //! That they were meant so is a guess, so a schedule that interleaves them proves nothing. It is
 //! confirmed when the program, twice, then failed, hung or printed something that it did not when its
-//! threads ran as in the recording, or one by one: there, what does not wait for others is one step.
+//! threads ran as in the recording, or one by one. There, what a thread does until it waits for others is
+//! most often one step; where it was not, the failure counts as usual and the finding stays predicted.
 
 use norns_model::{NotAnalysed, Witness};
 use norns_predict::predict_atomicity;

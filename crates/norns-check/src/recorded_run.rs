@@ -17,10 +17,10 @@ use norns_predict::happens_before::{Flows, Observed, observed_races};
 use norns_replay::Proof;
 use norns_replay::schedule::Way;
 use norns_report::kind::Group;
-use norns_report::{Finding, Kind, Predicted, Status, Steps, Verdict};
+use norns_report::{Finding, Kind, Status, Verdict};
 use norns_trace::Trace;
 
-use crate::check::{Check, Evidence, Progress, predicted};
+use crate::check::{Check, Evidence, Progress, bare, predicted};
 use crate::confirm::{Again, Confirmation, OnMiss, Tried};
 use crate::findings;
 use crate::program::Program;
@@ -305,11 +305,7 @@ pub(crate) fn behind_loops<'w>(
 
 /// Whether one of the two accesses of a race ends the life of what the other one uses.
 fn ends_a_life(trace: &Trace, witness: &Witness) -> bool {
-    let bare = Predicted {
-        steps: Steps::None,
-        ..predicted(trace)
-    };
-    let kind = bare.finding(witness).kind;
+    let kind = bare(trace).finding(witness).kind;
     matches!(witness.bug, Bug::Race { .. }) && kind != Kind::DataRace
 }
 
