@@ -10,14 +10,13 @@
 //!
 //! Two variables belong together if every critical section that writes one of them touches both.
 
-use std::rc::Rc;
-
 use norns_model::Model;
 use norns_model::location::LocationId;
-use norns_model::lock_set::{LockSetId, LockSets};
-use norns_trace::effect::{OnCondition, OnLock, OnSemaphore, OnThread};
+use norns_trace::effect::{OnCondition, OnSemaphore, OnThread};
 use norns_trace::{Effect, EventIndex, ObjectId, Op, PlaceId, ThreadId, Touch, TouchKind, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::linear::critical::{CriticalSections, Held, LockSet, NOTHING};
 
 /// The first access of the region, those of the other thread, the last access of the region.
 pub type Interleaving = Vec<EventIndex>;
@@ -48,24 +47,22 @@ pub fn propose(model: &Model<'_>) -> Vec<Region> {
 }
 
 /// Where a thread is: how it came there, and what it holds.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Position {
     /// In `Walk::calls`.
     call: u32,
     /// How often the thread has waited for others so far.
     waits: u32,
     synchronisations: u32,
-    /// The locks held, with the outermost acquisition of each.
-    held: Rc<[(ObjectId, EventIndex)]>,
+    held: Held,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Seen {
     event: EventIndex,
     place: PlaceId,
     touch: Touch,
     at: Position,
-    locks: LockSetId,
 }
 
 /// One call of a function.
@@ -101,14 +98,14 @@ impl Section {
 
 struct Walk<'m> {
     model: &'m Model<'m>,
-    locks: LockSets,
+    critical: CriticalSections,
     calls: Vec<Call>,
     /// By thread.
     positions: Vec<Position>,
     /// The last accesses of a thread to a shared variable.
     recent: FxHashMap<(ThreadId, LocationId), Vec<Seen>>,
     /// All accesses of a shared variable.
-    accesses: FxHashMap<LocationId, Vec<(EventIndex, LockSetId)>>,
+    accesses: FxHashMap<LocationId, Vec<(EventIndex, LockSet)>>,
     /// Pairs of accesses, by their places.
     pairs: Vec<Vec<(Seen, Seen, LocationId)>>,
     pair_of: FxHashMap<(PlaceId, PlaceId), usize>,
@@ -133,11 +130,11 @@ impl<'m> Walk<'m> {
             call,
             waits: 0,
             synchronisations: 0,
-            held: Rc::new([]),
+            held: NOTHING,
         };
         Walk {
             model,
-            locks: LockSets::of(model.trace),
+            critical: CriticalSections::of(model),
             calls: vec![root; threads as usize],
             positions: (0..threads).map(position).collect(),
             recent: FxHashMap::default(),
@@ -173,9 +170,9 @@ impl<'m> Walk<'m> {
         }
         match event.op.effect() {
             Effect::Memory(touch) => self.access(index, touch),
-            Effect::Lock(lock, act) => {
+            Effect::Lock(lock, _) => {
                 position.synchronisations += 1;
-                self.lock(index, lock, act);
+                self.lock(index, lock);
             }
             Effect::Thread(OnThread::Detach(_))
             | Effect::Condition(_, OnCondition::Signal | OnCondition::Broadcast)
@@ -192,40 +189,30 @@ impl<'m> Walk<'m> {
         }
     }
 
-    fn lock(&mut self, index: EventIndex, lock: ObjectId, act: OnLock) {
+    /// The section of an outermost acquisition begins, that of a last release ends.
+    fn lock(&mut self, index: EventIndex, lock: ObjectId) {
         let event = self.trace().events[index.index()];
         let position = &mut self.positions[event.thread.index()];
-        match act {
-            OnLock::Acquire(_) => {
-                if self.locks.outermost(index) != index {
-                    return;
-                }
-                let mut held = position.held.to_vec();
-                held.push((lock, index));
-                position.held = held.into();
-                let section = Section {
-                    thread: event.thread,
-                    place: event.place,
-                    at: position.clone(),
-                    variables: Vec::new(),
-                };
-                self.open.insert(index, section);
-            }
-            OnLock::Release => {
-                let is_it = |held: &&(ObjectId, EventIndex)| held.0 == lock;
-                let Some(&(_, acquired)) = position.held.iter().find(is_it) else {
-                    return;
-                };
-                if self.locks.release_of(acquired) != Some(index) {
-                    return;
-                }
-                let held = position.held.iter().copied();
-                position.held = held.filter(|&(_, at)| at != acquired).collect();
-                if let Some(section) = self.open.remove(&acquired) {
-                    self.sections.entry(lock).or_default().push(section);
-                }
-            }
-            OnLock::FailedAcquire(_) => {}
+        let done = self.model.position[index.index()] + 1;
+        let before = std::mem::replace(
+            &mut position.held,
+            self.critical.held(self.model, event.thread, done),
+        );
+        let innermost = self.critical.chain(position.held).next();
+        if innermost.is_some_and(|section| section.acquired == index) {
+            let section = Section {
+                thread: event.thread,
+                place: event.place,
+                at: *position,
+                variables: Vec::new(),
+            };
+            self.open.insert(index, section);
+        }
+        let mut ended = self.critical.chain(before);
+        if let Some(ended) = ended.find(|section| section.released == Some(index))
+            && let Some(section) = self.open.remove(&ended.acquired)
+        {
+            self.sections.entry(lock).or_default().push(section);
         }
     }
 
@@ -244,22 +231,21 @@ impl<'m> Walk<'m> {
             event: index,
             place: event.place,
             touch,
-            at: self.positions[event.thread.index()].clone(),
-            locks: self.locks.before(index),
+            at: self.positions[event.thread.index()],
         };
-        for (_, acquired) in seen.at.held.iter() {
-            if let Some(section) = self.open.get_mut(acquired) {
+        for held in self.critical.chain(seen.at.held) {
+            if let Some(section) = self.open.get_mut(&held.acquired) {
                 section.touch(index, location, touch);
             }
             if touch.reads {
-                self.read.insert((*acquired, location));
+                self.read.insert((held.acquired, location));
             }
             if touch.writes {
-                self.written.insert((*acquired, location));
+                self.written.insert((held.acquired, location));
             }
         }
         let accesses = self.accesses.entry(location).or_default();
-        accesses.push((index, seen.locks));
+        accesses.push((index, self.critical.lock_set(seen.at.held)));
         let mut recent = self
             .recent
             .remove(&(event.thread, location))
@@ -273,7 +259,7 @@ impl<'m> Walk<'m> {
                     self.pairs.push(Vec::new());
                 }
                 if self.pairs[number].len() < CALLS {
-                    self.pairs[number].push((earlier.clone(), seen.clone(), location));
+                    self.pairs[number].push((*earlier, seen, location));
                 }
             }
         }
@@ -340,9 +326,9 @@ impl<'m> Walk<'m> {
 
     /// Where the critical section of an access begins, or the place of the access.
     fn beginning(&self, seen: &Seen) -> PlaceId {
-        let outermost = seen.at.held.first();
-        outermost.map_or(seen.place, |&(_, acquired)| {
-            self.trace().events[acquired.index()].place
+        let outermost = self.critical.chain(seen.at.held).last();
+        outermost.map_or(seen.place, |section| {
+            self.trace().events[section.acquired.index()].place
         })
     }
 
@@ -355,9 +341,8 @@ impl<'m> Walk<'m> {
             let all = &self.accesses[location];
             let from = all.partition_point(|&(event, _)| event <= first.event);
             let to = all.partition_point(|&(event, _)| event < last.event);
-            let breaks = |&&(event, locks): &&(EventIndex, LockSetId)| {
-                self.breaks(first, event, locks, last)
-            };
+            let breaks =
+                |&&(event, locks): &&(EventIndex, LockSet)| self.breaks(first, event, locks, last);
             if all[from..to].iter().any(|other| breaks(&other)) {
                 return None;
             }
@@ -378,8 +363,8 @@ impl<'m> Walk<'m> {
     /// Whether both critical sections write the variable and one of them looks at it first.
     fn are_updates(&self, first: &Seen, last: &Seen, location: LocationId) -> bool {
         let either = |seen: &Seen, own: bool, all: &FxHashSet<(EventIndex, LocationId)>| {
-            let mut held = seen.at.held.iter();
-            own || held.any(|&(_, acquired)| all.contains(&(acquired, location)))
+            let mut held = self.critical.chain(seen.at.held);
+            own || held.any(|section| all.contains(&(section.acquired, location)))
         };
         let reads = |seen: &Seen| either(seen, seen.touch.reads, &self.read);
         let writes = |seen: &Seen| either(seen, seen.touch.writes, &self.written);
@@ -388,7 +373,7 @@ impl<'m> Walk<'m> {
 
     /// Whether an access of another thread does not fit between the two of a region, although it has
     /// no race with them.
-    fn breaks(&self, first: &Seen, other: EventIndex, locks: LockSetId, last: &Seen) -> bool {
+    fn breaks(&self, first: &Seen, other: EventIndex, locks: LockSet, last: &Seen) -> bool {
         let event = self.trace().events[other.index()];
         let own = self.trace().events[first.event.index()].thread;
         let Some(touch) = Touch::of(event.op).filter(|_| event.thread != own) else {
@@ -398,15 +383,20 @@ impl<'m> Walk<'m> {
         let is_read = first.touch.reads || touch.reads || last.touch.reads;
         let atomic = |touch: Touch| touch.kind == TouchKind::Atomic;
         let has_no_race = |seen: &Seen| {
-            atomic(seen.touch) && atomic(touch) || self.locks.exclude(seen.locks, locks)
+            let own = self.critical.lock_set(seen.at.held);
+            atomic(seen.touch) && atomic(touch) || !self.critical.compatible(own, locks)
         };
         // A read-modify-write at the end is most often one that looks again.
         let looks_again = atomic(last.touch) && last.touch.reads && last.touch.writes;
         let holds_throughout = |lock: ObjectId| {
-            let mut first_held = first.at.held.iter().filter(|held| held.0 == lock);
-            first_held.any(|held| last.at.held.contains(held))
+            let held = |seen: &Seen| {
+                let mut chain = self.critical.chain(seen.at.held);
+                chain.find(|section| section.lock == lock)
+            };
+            let both = held(first).zip(held(last));
+            both.is_some_and(|(first, last)| first.acquired == last.acquired)
         };
-        let other_holds = self.locks.set(locks);
+        let other_holds = self.critical.locks(locks);
         conflict(first)
             && conflict(last)
             && is_read

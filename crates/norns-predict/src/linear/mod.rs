@@ -14,7 +14,7 @@
 
 mod accesses;
 mod clocks;
-mod critical;
+pub(crate) mod critical;
 mod deadlocks;
 mod ideal;
 mod races;
