@@ -3,23 +3,28 @@
 //
 // The record is the C structure
 //
-//     struct site { uint8_t on, kind; uint16_t unused; uint32_t line; const char *file, *event; };
+//     struct site {
+//         uint8_t on, kind; uint16_t unused; uint32_t line; const char *file, *event; uint8_t *body;
+//     };
 //
 // in the section `norns_sites`. The position in that section is the number of the site, which is stable for
 // one build. The byte `on` is 0 until the plan of a run switches the site on; then the program computes the
 // values and calls `__norns_site`. `event` is a name and fields, each ended by a zero byte, the last one by
 // two. A field that begins with `#` is a value that the program passes; `*`s after it say how often the
-// runtime is to dereference it, and a digit how many bytes it then reads.
+// runtime is to dereference it, and a digit how many bytes it then reads. `body` is null, or the byte that has
+// to be set with `on`: the function has a second body for its sites (`bodies.hpp`). A zero byte stands before
+// each text, so that it can be found in the file of the program.
 //
 // A sleeping site is a load of one byte, a test and a branch that is never taken. The load is marked as
-// invariant: the plan of a run is made before the program starts, so the compiler may load the byte once for a
-// whole function and keep the test out of inner loops. bench/sites measures what is left.
+// invariant: the plan of a run is made before the program starts. bench/sites measures what is left.
 
 #pragma once
 
+#include "bodies.hpp"
+
+#include "llvm/ADT/MapVector.h"
 #include "llvm/IR/DebugInfo.h"
 #include "llvm/IR/IRBuilder.h"
-#include "llvm/IR/MDBuilder.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Transforms/Utils/BasicBlockUtils.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
@@ -31,6 +36,10 @@
 namespace norns {
 
 using namespace llvm;
+
+// LLVM 15 spells these otherwise than later versions.
+inline bool begins_with(StringRef text, StringRef part) { return text.take_front(part.size()) == part; }
+inline bool ends_with(StringRef text, StringRef part) { return text.take_back(part.size()) == part; }
 
 // What a site is for. The numbers are part of the record: `norns-rt/src/sites.rs` has them too.
 enum class Kind : uint8_t {
@@ -58,18 +67,17 @@ class SiteWriter {
         PointerType *pointer = PointerType::get(context, 0);
         StringRef file = place ? cast<DIScope>(place.getScope())->getFilename() : StringRef("");
         StructType *type = StructType::get(context, {byte, byte, Type::getInt16Ty(context),
-                                                     Type::getInt32Ty(context), pointer, pointer});
+                                                     Type::getInt32Ty(context), pointer, pointer, pointer});
         Constant *start = ConstantStruct::get(
             type, {ConstantInt::get(byte, 0), ConstantInt::get(byte, uint8_t(kind)),
                    ConstantInt::get(Type::getInt16Ty(context), 0),
                    ConstantInt::get(Type::getInt32Ty(context), place ? place.getLine() : 0),
-                   string(file.str()), string(text)});
+                   string(file.str()), string(text), ConstantPointerNull::get(pointer)});
         auto *site = new GlobalVariable(module, type, false, GlobalValue::InternalLinkage, start, "norns.site");
         site->setSection("norns_sites");
         site->setAlignment(Align(8));
         // The runtime writes it: nothing may be concluded from the 0 that it starts with.
         site->setExternallyInitialized(true);
-        sites.push_back(site);
 
         Function *function = point->getFunction();
         Value *buffer = nullptr;
@@ -81,16 +89,14 @@ class SiteWriter {
         }
         IRBuilder<> builder(point);
         builder.SetCurrentDebugLocation(place);
-        auto *on = builder.CreateLoad(byte, site, "norns.on");
-        on->setMetadata(LLVMContext::MD_invariant_load, MDNode::get(context, {}));
-        Value *is_on = builder.CreateICmpNE(on, ConstantInt::get(byte, 0));
-        MDNode *unlikely = MDBuilder(context).createBranchWeights(1, 1 << 20);
-        Instruction *then = SplitBlockAndInsertIfThen(is_on, point, false, unlikely);
+        Instruction *is_on = test_byte(builder, site);
+        Instruction *then = SplitBlockAndInsertIfThen(is_on, point, false, unlikely(context));
         then->setDebugLoc(place);
-        mine(on);
+        mine(cast<Instruction>(is_on->getOperand(0)));
+        mine(is_on);
         mine(then);
-        if (auto *test = dyn_cast<Instruction>(is_on))
-            mine(test);
+        sites.push_back(site);
+        tests[function].push_back({site, is_on});
         builder.SetInsertPoint(then);
         builder.SetCurrentDebugLocation(place);
         for (size_t i = 0; i < values.size(); i++) {
@@ -131,6 +137,9 @@ class SiteWriter {
     bool finish() {
         if (sites.empty())
             return false;
+        for (auto &[function, of_function] : tests)
+            if (Bodies::pay(*function, of_function))
+                Bodies(*function, of_function).split();
         appendToCompilerUsed(module, sites);
         register_sites();
         return true;
@@ -140,14 +149,17 @@ class SiteWriter {
     Module &module;
     LLVMContext &context;
     std::vector<GlobalValue *> sites;
+    MapVector<Function *, std::vector<SiteTest>> tests;
     std::set<const Instruction *> ours;
 
     Constant *string(const std::string &text) {
-        Constant *bytes = ConstantDataArray::getString(context, text);
+        Constant *bytes = ConstantDataArray::getString(context, std::string(1, 0) + text);
         auto *global = new GlobalVariable(module, bytes->getType(), true, GlobalValue::PrivateLinkage, bytes,
                                           "norns.text");
         global->setUnnamedAddr(GlobalValue::UnnamedAddr::Global);
-        return global;
+        Type *byte = Type::getInt8Ty(context);
+        Constant *one = ConstantInt::get(Type::getInt64Ty(context), 1);
+        return ConstantExpr::getInBoundsGetElementPtr(byte, global, one);
     }
 
     // One constructor for each linked file gives its sites to the runtime.

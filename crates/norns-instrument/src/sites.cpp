@@ -105,7 +105,7 @@ class Sites {
     void run() {
         std::vector<Function *> functions;
         for (Function &function : module)
-            if (!function.isDeclaration() && !function.getName().starts_with("__norns"))
+            if (!function.isDeclaration() && !norns::begins_with(function.getName(), "__norns"))
                 functions.push_back(&function);
         for (Function *function : functions)
             for (const Order &order : orders)
@@ -163,9 +163,7 @@ class Sites {
     void body(const Order &order, Function &function) {
         std::vector<Instruction *> points;
         if (!order.after) {
-            BasicBlock &entry = function.getEntryBlock();
-            auto point = entry.getFirstNonPHIOrDbgOrAlloca();
-            points.push_back(&*point);
+            points.push_back(norns::beginning(function));
         } else {
             for (BasicBlock &block : function)
                 if (isa<ReturnInst>(block.getTerminator()) || isa<ResumeInst>(block.getTerminator()))
@@ -254,7 +252,7 @@ class Sites {
             return;
         }
         GlobalVariable *global = global_of(address);
-        if (!global || global->getName().starts_with("norns.") || !names_global(order, *global))
+        if (!global || norns::begins_with(global->getName(), "norns.") || !names_global(order, *global))
             return;
         Instruction *point = order.after ? instruction.getNextNode() : &instruction;
         uint64_t size = module.getDataLayout().getTypeStoreSize(type);
@@ -273,7 +271,8 @@ class Sites {
             if (!place || place.getLine() != wanted || isa<DbgInfoIntrinsic>(instruction))
                 return false;
             StringRef name = cast<DIScope>(place.getScope())->getFilename();
-            return name == file || (name.ends_with(file) && name.drop_back(file.size()).ends_with("/"));
+            return name == file ||
+                   (norns::ends_with(name, file) && norns::ends_with(name.drop_back(file.size()), "/"));
         };
         std::vector<std::pair<Instruction *, DebugLoc>> points;
         for (BasicBlock &block : function) {

@@ -75,8 +75,8 @@ class WaitLoops {
                      name == "cnd_timedwait";
         bool cxx = name == "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE" ||
                    name == "_ZNSt3__118condition_variable4waitERNS_11unique_lockINS_5mutexEEE";
-        bool cxx_timed = (name.starts_with("_ZNSt18condition_variable10wait_until") ||
-                          name.starts_with("_ZNSt18condition_variable8wait_for")) &&
+        bool cxx_timed = (begins_with(name, "_ZNSt18condition_variable10wait_until") ||
+                          begins_with(name, "_ZNSt18condition_variable8wait_for")) &&
                          !takes_predicate(call);
         if ((plain || timed || cxx || cxx_timed) && call.arg_size() >= 2)
             waits.push_back({&call, call.getArgOperand(0), call.getArgOperand(1), cxx || cxx_timed,
@@ -138,7 +138,7 @@ class WaitLoops {
     void look_at(Function &function, const std::vector<Wait> &waits) {
         DominatorTree dominators(function);
         LoopInfo loops(dominators);
-        bool is_library = function.getName().starts_with("_ZNSt") || function.getName().starts_with("_ZNKSt");
+        bool is_library = begins_with(function.getName(), "_ZNSt") || begins_with(function.getName(), "_ZNKSt");
         std::vector<Planned> planned;
         for (const Wait &wait : waits) {
             std::vector<CallBase *> locks;

@@ -25,6 +25,7 @@ pub struct Site {
     line: u32,
     file: *const c_char,
     event: *const u8,
+    body: *const AtomicU8,
 }
 
 /// The kinds of sites that are not events of an aspect file; `site.hpp` has all of them.
@@ -199,6 +200,9 @@ interpose! {
             while site < stop {
                 if is_planned(text((*site).event)) {
                     (*site).on.store(1, Ordering::Relaxed);
+                    if let Some(body) = (*site).body.as_ref() {
+                        body.store(1, Ordering::Relaxed);
+                    }
                 }
                 site = site.add(1);
             }

@@ -200,7 +200,9 @@ pub fn compile(compiler: &Compiler, words: Vec<OsString>, orders: &Orders) -> Re
     let status = command(without).status().with_context(cannot)?;
     if status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
-        let problem = text.lines().find(|line| !line.trim().is_empty());
+        let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+        let says_why = |line: &&str| line.contains("error:") || line.contains("Assertion");
+        let problem = lines.clone().find(says_why).or_else(|| lines.next());
         eprintln!(
             "norns: compiled without its sites, since the plug-in failed: {}",
             problem.unwrap_or("it says nothing")
