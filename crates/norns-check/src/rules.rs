@@ -4,7 +4,8 @@
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::schedule::{Accesses, Way};
 use norns_report::{Kind, Status, Verdict};
-use norns_rules::{Broken, Limits, Property};
+use norns_rules::{Broken, Limits, Property, Undecided};
+use norns_trace::Trace;
 
 use crate::check::{Check, Evidence, Progress, predicted};
 use crate::confirm::{Confirmation, Tried};
@@ -49,43 +50,107 @@ impl<E> Check<'_, E> {
             );
             self.all.not_analysed.push(NotAnalysed::Rules { problem });
         }
-        for (rule, reason) in checked.undecided {
+        for undecided in &checked.undecided {
+            let Undecided {
+                rule,
+                reason,
+                orders,
+                ..
+            } = undecided;
+            if self.is_settled(rule) || self.try_orders(run, confirmation, undecided)? {
+                continue;
+            }
             self.all.undecided += 1;
-            let problem = format!("`{rule}` is not decided: {reason}");
+            let tried = match orders.len() {
+                0 => String::new(),
+                count => {
+                    format!("; the program followed none of {count} wrong orders of its events")
+                }
+            };
+            let problem = format!("`{rule}` is not decided: {reason}{tried}");
             self.all.not_analysed.push(NotAnalysed::Rules { problem });
         }
         let of = checked.broken.len();
         for (number, broken) in (1..).zip(&checked.broken) {
-            let is_settled = |finding: &norns_report::Finding| {
-                finding.rule.as_deref() == Some(&broken.rule[..])
-                    && finding.status == Status::Confirmed
-            };
-            if self.all.findings.iter().any(is_settled) {
+            if self.is_settled(&broken.rule) {
                 continue;
             }
             self.observer.progress(Progress::Replaying { number, of });
-            let shown = broken.events.len().saturating_sub(SHOWN);
-            let order = Bug::Order {
-                events: broken.events[shown..].to_vec(),
-            };
-            let witness = Witness {
-                schedule: broken.schedule.clone(),
-                bug: broken.deadlock.clone().unwrap_or(order),
-            };
-            let mut finding = predicted(trace).finding(&witness);
-            finding.kind = Kind::Order;
-            finding.rule = Some(broken.rule.clone());
-            let tried = confirmation.break_rule(property, broken, witness, *limits)?;
-            match tried.how {
-                Some(how) => {
-                    finding.status = Status::Confirmed;
-                    finding.verdict = Some(Verdict::Confirmed(how));
-                }
-                None => finding.verdict = tried.verdict,
-            }
-            self.add(run, trace, finding, Evidence::Tried(&tried.last))?;
+            let tries = confirmation.break_rule(property, broken, *limits)?;
+            self.add_broken(run, trace, broken, tries)?;
         }
         Ok(())
+    }
+
+    fn is_settled(&self, rule: &str) -> bool {
+        let mut findings = self.all.findings.iter();
+        findings.any(|finding| {
+            finding.rule.as_deref() == Some(rule) && finding.status == Status::Confirmed
+        })
+    }
+
+    /// Runs the program with wrong orders of its events that no schedule was found for; whether one of them
+    /// broke the rule.
+    fn try_orders<P: Program<Error = E>>(
+        &mut self,
+        run: u32,
+        confirmation: &mut Confirmation<P>,
+        undecided: &Undecided,
+    ) -> Result<bool, E> {
+        let Some((property, limits)) = self.options.rules.as_ref() else {
+            return Ok(false);
+        };
+        let of = undecided.orders.len();
+        for (number, order) in (1..).zip(&undecided.orders) {
+            self.observer.progress(Progress::Replaying { number, of });
+            let broken = Broken {
+                assertion: undecided.assertion,
+                rule: undecided.rule.clone(),
+                reason: String::new(),
+                schedule: order.clone(),
+                events: order.clone(),
+                deadlock: None,
+            };
+            let mut tries = Tries::of(&broken);
+            confirmation.try_to_break(property, &broken, Way::Events, *limits, &mut tries)?;
+            if tries.how.is_some() {
+                self.add_broken(run, confirmation.trace, &broken, tries)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn add_broken(
+        &mut self,
+        run: u32,
+        trace: &Trace,
+        broken: &Broken,
+        tries: Tries,
+    ) -> Result<(), E> {
+        let mut finding = predicted(trace).finding(&witness(broken));
+        finding.kind = Kind::Order;
+        finding.rule = Some(broken.rule.clone());
+        match tries.how {
+            Some(how) => {
+                finding.status = Status::Confirmed;
+                finding.verdict = Some(Verdict::Confirmed(how));
+            }
+            None => finding.verdict = tries.verdict,
+        }
+        self.add(run, trace, finding, Evidence::Tried(&tries.last))
+    }
+}
+
+/// The schedule that breaks a rule, with the last of its events.
+fn witness(broken: &Broken) -> Witness {
+    let shown = broken.events.len().saturating_sub(SHOWN);
+    let order = Bug::Order {
+        events: broken.events[shown..].to_vec(),
+    };
+    Witness {
+        schedule: broken.schedule.clone(),
+        bug: broken.deadlock.clone().unwrap_or(order),
     }
 }
 
@@ -98,26 +163,31 @@ struct Tries {
     verdict: Option<Verdict>,
 }
 
+impl Tries {
+    fn of(broken: &Broken) -> Self {
+        Tries {
+            last: Tried::not_replayed(&witness(broken)),
+            how: None,
+            verdict: None,
+        }
+    }
+}
+
 impl<P: Program> Confirmation<'_, P> {
     fn break_rule(
         &mut self,
         property: &Property,
         broken: &Broken,
-        witness: Witness,
         limits: Limits,
     ) -> Result<Tries, P::Error> {
-        let mut tries = Tries {
-            last: Tried::not_replayed(&witness),
-            how: None,
-            verdict: None,
-        };
-        let bug = witness.bug;
+        let mut tries = Tries::of(broken);
+        let Witness { schedule, bug } = tries.last.witness.clone();
         // The schedule of a round, with the order of all events and not only of those that are shown.
         let order = Bug::Order {
             events: broken.events.clone(),
         };
         let mut next = Some(Witness {
-            schedule: witness.schedule,
+            schedule,
             bug: broken.deadlock.clone().unwrap_or(order),
         });
         for _ in 0..ROUNDS {
@@ -141,7 +211,8 @@ impl<P: Program> Confirmation<'_, P> {
                 .again(&whole, left_at)
                 .map(|again| again.witness);
         }
-        for way in (1..=RANDOM_TRIES).map(Way::Priorities) {
+        let random = (1..=RANDOM_TRIES).map(Way::Priorities);
+        for way in [Way::Events].into_iter().chain(random) {
             let outcome = self.try_to_break(property, broken, way, limits, &mut tries)?;
             if outcome.is_none() {
                 break;

@@ -23,6 +23,8 @@ pub struct Schedule<'m> {
     pub hunts: &'m [usize],
     /// How long the recorded run took, in nanoseconds; 0 when that is not known.
     pub pace: i64,
+    /// Only custom events wait for their turn.
+    pub events_only: bool,
 }
 
 impl<'m> Schedule<'m> {
@@ -33,6 +35,7 @@ impl<'m> Schedule<'m> {
             holds: [None; 2],
             hunts: &[],
             pace: 0,
+            events_only: false,
         }
     }
 
@@ -177,12 +180,19 @@ impl<'m> Board<'m> {
             .is_some_and(|step| Some(step.thread) == self.thread(slot).scheduled)
     }
 
-    /// Whether the thread runs outside the schedule: it has no step left there, and the schedule has
-    /// been waiting in vain.
+    /// Whether the thread runs outside the schedule: the schedule does not bind what it does now, or has no
+    /// step left for it and has been waiting in vain.
     pub fn is_outside(&mut self, me: Slot) -> bool {
-        let is_outside = self.outsiders_run && !self.has_step_left(self.thread(me));
+        let thread = self.thread(me);
+        let is_unbound = self.binds_only_events() && thread.operation.code != Code::Custom;
+        let is_outside = is_unbound || self.outsiders_run && !self.has_step_left(thread);
         self.thread_mut(me).is_outside = is_outside;
         is_outside
+    }
+
+    /// Whether only custom events wait for their turn.
+    pub fn binds_only_events(&self) -> bool {
+        self.schedule.is_some_and(|schedule| schedule.events_only)
     }
 
     fn has_step_left(&self, thread: &Thread) -> bool {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use norns_model::{Bug, Witness};
 use norns_trace::operation::{Operands, Operation, Turn};
-use norns_trace::{EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
+use norns_trace::{Event, EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
 use norns_wire::schedule::{HEADER, Hold, Record, Step, What};
 
 /// Which plain accesses the schedule orders.
@@ -35,6 +35,8 @@ pub enum Way {
     Near,
     /// It enforces no schedule; threads linger at the places of the bug.
     Hunt,
+    /// It enforces the order of the custom events of a broken rule and nothing else.
+    Events,
     /// As `Hunt`, with random priorities of the threads, drawn from this seed.
     Priorities(u64),
 }
@@ -51,6 +53,7 @@ pub fn of(trace: &Trace, witness: &Witness, way: Way) -> String {
             linger(trace, &witness.bug, &mut writer.text);
             writer.text
         }
+        Way::Events => of_events(trace, witness),
         Way::Hunt | Way::Priorities(_) => of_hunt(trace, &witness.bug),
     }
 }
@@ -83,6 +86,23 @@ pub fn of_recording(trace: &Trace) -> String {
 /// A schedule that asks for nothing.
 pub fn empty() -> String {
     format!("{HEADER}\n")
+}
+
+/// The custom events of a witness, in its order. Those of main before the first thread take no turn.
+fn of_events(trace: &Trace, witness: &Witness) -> String {
+    let mut writer = Writer::new(trace);
+    line(&mut writer.text, Record::EventsOnly);
+    let main = writer.before_first_fork.take();
+    let is_fork = |event: &Event| Some(event.thread) == main && matches!(event.op, Op::Fork(_));
+    let first_fork = trace.events.iter().position(is_fork);
+    for &index in &witness.schedule {
+        let event = trace.events[index.index()];
+        let is_early = Some(event.thread) == main && Some(index.index()) < first_fork;
+        if matches!(event.op, Op::Custom(_)) && !is_early {
+            writer.event(index);
+        }
+    }
+    writer.text
 }
 
 /// A schedule without steps: threads linger at the places of the bug.

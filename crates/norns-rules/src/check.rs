@@ -32,10 +32,22 @@ pub struct Limits {
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     pub broken: Vec<Broken>,
-    /// The assertions that were not decided, each with the reason and with what was looked at.
-    pub undecided: Vec<(String, String)>,
+    pub undecided: Vec<Undecided>,
     /// Rules whose specification allows no event at all, although it is not written as `STOP`.
     pub allow_nothing: Vec<String>,
+}
+
+/// An assertion that was not decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undecided {
+    /// Its number in the property, from 0.
+    pub assertion: usize,
+    /// The rule as the user wrote it.
+    pub rule: String,
+    /// With what was looked at.
+    pub reason: String,
+    /// Orders of custom events that break the rule, for which no schedule was found.
+    pub orders: Vec<Vec<EventIndex>>,
 }
 
 /// An assertion that some schedule breaks.

@@ -8,7 +8,8 @@
 //!    only find.
 //!
 //! A schedule of a slice counts when `realise` finds one of the whole run with the same order of events, and
-//! when that order breaks the assertion.
+//! when that order breaks the assertion. Orders for which it finds none are kept: the program itself may know how
+//! to follow them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use norns_model::{Meaning, Model};
 use norns_trace::{EventIndex, Op, Trace};
 
-use crate::check::{Broken, Checked, Limits, Observed, Verdict};
+use crate::check::{Broken, Checked, Limits, Observed, Undecided, Verdict};
 use crate::property::{Property, PropertyError};
 use crate::slice::{Slicer, realise};
 
@@ -26,6 +27,8 @@ const SHORT: usize = 3000;
 /// How many events a window has, and how far the next one is.
 const WINDOW: usize = 16;
 const STRIDE: usize = 8;
+/// How many orders without a schedule are kept.
+const MOST_ORDERS: usize = 12;
 /// What one layer may take of the time that is left.
 const SHARE: u32 = 3;
 
@@ -42,21 +45,41 @@ struct Layers<'a> {
 enum Found {
     Holds,
     Broken(Broken),
-    /// A slice allows a wrong order, for which no schedule of the whole run was found.
-    NotRealised,
-    /// Nothing, for this reason.
-    Open(String),
+    Open(Open),
+}
+
+/// Why a layer found nothing out.
+#[derive(Default)]
+struct Open {
+    reason: String,
+    /// Wrong orders that slices allow, for which no schedule of the whole run was found.
+    orders: Vec<Vec<EventIndex>>,
+}
+
+impl Open {
+    fn because(reason: impl Into<String>) -> Found {
+        Found::Open(Open {
+            reason: reason.into(),
+            orders: Vec::new(),
+        })
+    }
+
+    /// Takes over the orders of another layer that are not known yet.
+    fn take_orders(&mut self, other: Open) {
+        for order in other.orders {
+            if self.orders.len() < MOST_ORDERS && !self.orders.contains(&order) {
+                self.orders.push(order);
+            }
+        }
+    }
 }
 
 impl Found {
     /// Why the next layer is needed; otherwise what was found.
-    fn why_open(self) -> ControlFlow<Found, String> {
+    fn why_open(self) -> ControlFlow<Found, Open> {
         match self {
             Found::Holds | Found::Broken(_) => ControlFlow::Break(self),
-            Found::NotRealised => ControlFlow::Continue(
-                "no schedule of the whole run was found for one of the slice".into(),
-            ),
-            Found::Open(reason) => ControlFlow::Continue(reason),
+            Found::Open(open) => ControlFlow::Continue(open),
         }
     }
 }
@@ -74,7 +97,13 @@ impl Property {
             .filter(|event| is_step(event.op))
             .count();
         let mut checked = Checked::default();
-        let mut open: BTreeMap<usize, String> = BTreeMap::new();
+        let mut open: BTreeMap<usize, Undecided> = BTreeMap::new();
+        let undecided = |assertion: usize, reason: String| Undecided {
+            assertion,
+            rule: rules[assertion].clone(),
+            reason,
+            orders: Vec::new(),
+        };
         if steps <= SHORT || self.speaks_of_synchronisation() {
             let wanted: Vec<usize> = (0..rules.len()).collect();
             let verdicts = self.check_part(trace, &wanted, limits.part(1, SHARE))?;
@@ -98,13 +127,16 @@ impl Property {
                         });
                     }
                     Verdict::Undecided(reason) => {
-                        open.insert(assertion, reason);
+                        open.insert(assertion, undecided(assertion, reason));
                     }
                 }
             }
         } else {
-            let reason = format!("the run has {steps} steps");
-            open.extend((0..rules.len()).map(|assertion| (assertion, reason.clone())));
+            let reason = |assertion| {
+                let reason = format!("the run has {steps} steps");
+                (assertion, undecided(assertion, reason))
+            };
+            open.extend((0..rules.len()).map(reason));
         }
         if !open.is_empty() && !self.speaks_of_synchronisation() {
             let model = Model::new(trace, Meaning::Optimistic);
@@ -117,24 +149,20 @@ impl Property {
                 memory_bytes: limits.memory_bytes,
                 end: begin + limits.time,
             };
-            for (assertion, reason) in &mut open {
-                match layers.check(*assertion, &rules[*assertion])?.why_open() {
-                    ControlFlow::Continue(why) => *reason = format!("{reason}; {why}"),
-                    ControlFlow::Break(found) => {
-                        reason.clear();
-                        if let Found::Broken(broken) = found {
-                            checked.broken.push(broken);
-                        }
+            for (assertion, mut undecided) in std::mem::take(&mut open) {
+                match layers.check(assertion, &rules[assertion])?.why_open() {
+                    ControlFlow::Continue(Open { reason, orders }) => {
+                        undecided.reason = format!("{}; {reason}", undecided.reason);
+                        undecided.orders = orders;
+                        open.insert(assertion, undecided);
                     }
+                    ControlFlow::Break(Found::Broken(broken)) => checked.broken.push(broken),
+                    ControlFlow::Break(Found::Holds | Found::Open(_)) => {}
                 }
             }
-            open.retain(|_, reason| !reason.is_empty());
         }
         checked.broken.sort_by_key(|broken| broken.assertion);
-        let open = open.into_iter();
-        checked.undecided = open
-            .map(|(assertion, reason)| (rules[assertion].clone(), reason))
-            .collect();
+        checked.undecided = open.into_values().collect();
         Ok(checked)
     }
 }
@@ -164,21 +192,31 @@ impl Layers<'_> {
     fn check(&self, assertion: usize, rule: &str) -> Result<Found, PropertyError> {
         let all = self.slice(assertion, rule, &self.events, 0, self.limits(SHARE))?;
         let all = match all.why_open() {
-            ControlFlow::Continue(reason) => reason,
+            ControlFlow::Continue(open) => open,
             ControlFlow::Break(found) => return Ok(found),
         };
         let apart = match self.each_value(assertion, rule)?.why_open() {
-            ControlFlow::Continue(reason) => reason,
+            ControlFlow::Continue(open) => open,
             ControlFlow::Break(found) => return Ok(found),
         };
         let windows = match self.windows(assertion, rule)?.why_open() {
-            ControlFlow::Continue(reason) => reason,
+            ControlFlow::Continue(open) => open,
             ControlFlow::Break(found) => return Ok(found),
         };
-        Ok(Found::Open(format!(
-            "the slice of its {} events: {all}; {apart}; {windows}",
-            self.events.len()
-        )))
+        let mut open = Open {
+            reason: format!(
+                "the slice of its {} events: {}; {}; {}",
+                self.events.len(),
+                all.reason,
+                apart.reason,
+                windows.reason
+            ),
+            orders: Vec::new(),
+        };
+        for layer in [all, apart, windows] {
+            open.take_orders(layer);
+        }
+        Ok(Found::Open(open))
     }
 
     /// The slice of these events.
@@ -198,8 +236,8 @@ impl Layers<'_> {
         let schedule = match verdicts.into_iter().next() {
             Some(Verdict::Holds) => return Ok(Found::Holds),
             Some(Verdict::Broken { schedule, .. }) => schedule,
-            Some(Verdict::Undecided(reason)) => return Ok(Found::Open(reason)),
-            None => return Ok(Found::Open("there is no such assertion".into())),
+            Some(Verdict::Undecided(reason)) => return Ok(Open::because(reason)),
+            None => return Ok(Open::because("there is no such assertion")),
         };
         let is_custom = |event: &EventIndex| {
             let op = slice.trace.events[event.index()].op;
@@ -213,7 +251,10 @@ impl Layers<'_> {
             is_chosen[event.index()] = true;
         }
         let Some(schedule) = realise(self.slicer.model, &order, &is_chosen) else {
-            return Ok(Found::NotRealised);
+            return Ok(Found::Open(Open {
+                reason: "no schedule of the whole run was found for one of the slice".into(),
+                orders: vec![order],
+            }));
         };
         // Events that are not in the slice may have made the order right.
         let broken = broken(trace, assertion, rule.into(), String::new(), schedule);
@@ -225,7 +266,7 @@ impl Layers<'_> {
             .is_broken_by(trace, assertion, &run, self.limits(SHARE))?;
         Ok(match reason {
             Some(reason) => Found::Broken(Broken { reason, ..broken }),
-            None => Found::Open("an order of a slice does not break it in the whole run".into()),
+            None => Open::because("an order of a slice does not break it in the whole run"),
         })
     }
 
@@ -244,15 +285,16 @@ impl Layers<'_> {
         }
         let values = by_value.len();
         if values < 2 {
-            return Ok(Found::Open("all have the same object".into()));
+            return Ok(Open::because("all have the same object"));
         }
+        let mut open = Open::default();
         let mut held = 0;
         for (done, events) in by_value.values().enumerate() {
             let parts = SHARE.saturating_mul((values - done) as u32) / 2;
             match self.slice(assertion, rule, events, 0, self.limits(parts.max(2)))? {
                 Found::Holds => held += 1,
                 Found::Broken(broken) => return Ok(Found::Broken(broken)),
-                Found::NotRealised | Found::Open(_) => {}
+                Found::Open(of_value) => open.take_orders(of_value),
             }
             if self.left().is_zero() {
                 break;
@@ -260,13 +302,17 @@ impl Layers<'_> {
         }
         Ok(match each {
             Some(_) if held == values => Found::Holds,
-            _ => Found::Open(format!("{held} of {values} objects keep it by themselves")),
+            _ => {
+                open.reason = format!("{held} of {values} objects keep it by themselves");
+                Found::Open(open)
+            }
         })
     }
 
     /// Orders that differ from the run's within a few events.
     fn windows(&self, assertion: usize, rule: &str) -> Result<Found, PropertyError> {
         let count = self.events.len();
+        let mut open = Open::default();
         let mut looked_at = 0;
         for begin in (0..count).step_by(STRIDE) {
             if self.left().is_zero() {
@@ -280,8 +326,12 @@ impl Layers<'_> {
                 let events = &self.events[..end];
                 match self.slice(assertion, rule, events, fixed, limits)? {
                     Found::Broken(broken) => return Ok(Found::Broken(broken)),
-                    Found::NotRealised if !self.left().is_zero() => {}
-                    Found::NotRealised | Found::Holds | Found::Open(_) => break,
+                    Found::Open(of_window)
+                        if !of_window.orders.is_empty() && !self.left().is_zero() =>
+                    {
+                        open.take_orders(of_window);
+                    }
+                    Found::Holds | Found::Open(_) => break,
                 }
             }
             looked_at = end;
@@ -289,9 +339,10 @@ impl Layers<'_> {
                 break;
             }
         }
-        Ok(Found::Open(format!(
+        open.reason = format!(
             "other orders within {WINDOW} events in a row gave no schedule up to event {looked_at} of {count}"
-        )))
+        );
+        Ok(Found::Open(open))
     }
 }
 
@@ -414,7 +465,7 @@ mod tests {
                         .expect("the schedule is one of the run");
                     breaks += 1;
                 }
-                (Found::Open(_) | Found::NotRealised, _) => {}
+                (Found::Open(_), _) => {}
                 (Found::Holds, _) => panic!("seed {seed}: the slice holds, the run does not"),
                 (Found::Broken(_), _) => panic!("seed {seed}: only the slice is broken"),
             }
@@ -452,8 +503,7 @@ mod tests {
                 let names: Vec<String> = last.map(|&event| observed(&trace, event).name).collect();
                 assert_eq!(names, ["use", "delete"]);
             }
-            Found::Open(reason) => panic!("{reason}"),
-            Found::NotRealised => panic!("the run allows it too"),
+            Found::Open(open) => panic!("{}", open.reason),
             Found::Holds => panic!("it does not hold"),
         }
     }

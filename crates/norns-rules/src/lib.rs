@@ -15,5 +15,5 @@ mod slice;
 mod words;
 
 pub use aspect::{Aspect, AspectError, Field, Order, What, Where};
-pub use check::{Broken, Checked, Limits, Observed};
+pub use check::{Broken, Checked, Limits, Observed, Undecided};
 pub use property::{Property, PropertyError};

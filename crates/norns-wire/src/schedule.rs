@@ -15,6 +15,8 @@
 //!                                           comes to a conflicting access
 //! pace NANOSECONDS                          how long the recorded run took: who waits for a thread
 //!                                           that sleeps or polls gives up after a time of this order
+//! events                                    only custom events wait for their turn; whatever else a
+//!                                           thread does runs free
 //! ```
 //!
 //! OBJECT of `Fork` and `Join` is the number of the other thread. An OBJECT or ADDRESS of 0 in a
@@ -37,6 +39,7 @@ pub enum Record<'a> {
     Hunt(u64),
     /// The duration of the recorded run in nanoseconds.
     Pace(u64),
+    EventsOnly,
 }
 
 /// One thing that a thread may do only when its turn comes.
@@ -116,6 +119,7 @@ impl<'a> Record<'a> {
             }
             Record::Hunt(pc) => write!(out, "hunt {pc:x}"),
             Record::Pace(nanoseconds) => write!(out, "pace {nanoseconds}"),
+            Record::EventsOnly => write!(out, "events"),
         }
     }
 
@@ -164,6 +168,7 @@ impl<'a> Record<'a> {
             }),
             "hunt" => Record::Hunt(fields.hexadecimal()?),
             "pace" => Record::Pace(fields.number()?),
+            "events" => Record::EventsOnly,
             _ => return None,
         };
         fields.end(record)

@@ -76,7 +76,8 @@ impl Program for Simulated {
         let outcome = match way {
             Way::Schedule(Accesses::Ordered) => world.follow(witness, |_| false),
             Way::Schedule(Accesses::Free) | Way::Near => world.follow(witness, is_free),
-            Way::Hunt => world.wander(&witness.bug, 0),
+            // A simulated program has no custom events.
+            Way::Hunt | Way::Events => world.wander(&witness.bug, 0),
             Way::Priorities(seed) => world.wander(&witness.bug, seed),
         };
         Ok(Replayed {

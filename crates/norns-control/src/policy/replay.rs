@@ -10,6 +10,9 @@
 //! more: it polls a plain variable that a thread without any step sets. So when the next step does
 //! not come, the threads that have none left run on, outside the schedule, and only if it does not
 //! come then either is it given up.
+//!
+//! A schedule of custom events only binds nothing else: the thread of the next step may be blocked until
+//! another one, which runs free, lets it go on.
 
 use norns_wire::Code;
 use norns_wire::report::Why;
@@ -208,7 +211,7 @@ fn check_head(board: &Board) -> Option<Decision> {
     let slot = board.thread_of(board.head()?.thread)?;
     match board.thread(slot).activity {
         Activity::Ended => Some(diverged(slot, None, Why::HasEnded)),
-        Activity::Blocked { operation, .. } => {
+        Activity::Blocked { operation, .. } if !board.binds_only_events() => {
             Some(diverged(slot, Some(operation), Why::IsBlocked))
         }
         _ => None,
@@ -219,9 +222,11 @@ fn check_head(board: &Board) -> Option<Decision> {
 /// see it, and no other thread goes on.
 fn give_head_up(board: &Board) -> Decision {
     let scheduled = board.head().map_or(u32::MAX, |step| step.thread);
-    match board.thread_of(scheduled) {
-        Some(slot) if board.thread(slot).activity == Activity::Running => {
-            diverged(slot, None, Why::Sleeps)
+    let slot = board.thread_of(scheduled);
+    match slot.map(|slot| (slot, board.thread(slot).activity)) {
+        Some((slot, Activity::Running)) => diverged(slot, None, Why::Sleeps),
+        Some((slot, Activity::Blocked { operation, .. })) => {
+            diverged(slot, Some(operation), Why::IsBlocked)
         }
         _ => Decision::Stop(Stop::Diverged(Diverged {
             thread: Err(scheduled),

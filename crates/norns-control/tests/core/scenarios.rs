@@ -502,6 +502,60 @@ fn a_schedule_whose_next_thread_polls_is_given_up() {
     assert!(game.now - start < 1500 * MILLISECOND);
 }
 
+/// ONE holds the lock that TWO needs first. Only when it gets it does TWO come to its event.
+#[test]
+fn a_schedule_of_events_binds_nothing_else() {
+    let mut memory = memory();
+    let steps = [point(2, Code::Custom, 0), point(1, Code::Custom, 0)];
+    let mut game = Game::new(&mut memory, |core| {
+        core.follow(Schedule {
+            names: &NAMES,
+            steps: &steps,
+            events_only: true,
+            ..Schedule::empty()
+        });
+    });
+    assert_eq!(game.lock(ONE, LOCK, GOT), Act::Go(Turn::Free));
+    let blocked = game.lock(TWO, LOCK, Tried::Busy);
+    assert!(matches!(blocked, Act::Sleep(_)));
+    assert_eq!(game.arrive(ONE, Code::Unlock, LOCK), Act::Go(Turn::Free));
+    game.say(ONE, Happened::Releases(LOCK));
+    game.say(ONE, Happened::Changes(LOCK));
+    let waits = game.arrive(ONE, Code::Custom, 0);
+    assert!(matches!(waits, Act::Sleep(_)));
+    assert_eq!(game.wakes_after(TWO, blocked), Act::Try);
+    assert_eq!(game.say(TWO, Happened::Tried(GOT)), Act::Go(Turn::Free));
+    assert_eq!(game.arrive(TWO, Code::Custom, 0), Act::Go(Turn::Succeeds));
+    game.say(TWO, Happened::Completes);
+    assert_eq!(game.wakes_after(ONE, waits), Act::Go(Turn::Succeeds));
+    game.say(ONE, Happened::Completes);
+    assert_eq!(game.lines, [Line::Followed { steps: 2 }]);
+}
+
+/// The thread of the next event needs what a thread holds that waits for its turn.
+#[test]
+fn a_schedule_of_events_is_given_up_when_nobody_can_go_on() {
+    let mut memory = memory();
+    let steps = [point(2, Code::Custom, 0), point(1, Code::Custom, 0)];
+    let mut game = Game::new(&mut memory, |core| {
+        core.follow(Schedule {
+            names: &NAMES,
+            steps: &steps,
+            events_only: true,
+            ..Schedule::empty()
+        });
+    });
+    game.say(MAIN, Happened::Ends);
+    assert_eq!(game.lock(ONE, LOCK, GOT), Act::Go(Turn::Free));
+    assert!(matches!(game.lock(TWO, LOCK, Tried::Busy), Act::Sleep(_)));
+    let mut act = game.arrive(ONE, Code::Custom, 0);
+    while matches!(act, Act::Sleep(_)) {
+        act = game.wakes_after(ONE, act);
+    }
+    let why = Why::IsBlocked;
+    assert!(matches!(act, Act::Stop(Stop::Diverged(diverged)) if diverged.why == why));
+}
+
 #[test]
 fn threads_that_linger_meet() {
     let mut memory = memory();

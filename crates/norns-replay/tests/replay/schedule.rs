@@ -77,6 +77,11 @@ fn a_hunt_has_no_steps() {
     }
 }
 
+#[test]
+fn of_events_nothing_else_is_a_step() {
+    check(&race(5, 7, [2, 3, 4]), Way::Events, &["events"]);
+}
+
 /// The second mutex is on the heap: in another run it can have another address.
 #[test]
 fn an_object_without_a_name_is_any_object() {

@@ -31,6 +31,7 @@ pub fn load(path: &[u8]) -> Option<Schedule<'static>> {
         }
         Record::Hunt(pc) => hunts.push(pc as usize),
         Record::Pace(nanoseconds) => schedule.pace = nanoseconds as i64,
+        Record::EventsOnly => schedule.events_only = true,
     });
     schedule.steps = steps.filled();
     schedule.names = names.filled();

@@ -8,7 +8,7 @@ const NAMES: [&str; 3] = ["T0", "T0.1", "T0.1.12"];
 fn random_record(random: &mut Random) -> Record<'static> {
     let write = random.one_in(2);
     let size = random.number() as u32;
-    match random.below(4) {
+    match random.below(5) {
         0 => Record::Thread(random.pick(&NAMES)),
         1 => Record::Step(Step {
             thread: random.number() as u32,
@@ -30,6 +30,7 @@ fn random_record(random: &mut Random) -> Record<'static> {
             pc: random.number(),
             event: random.number() as u32,
         }),
+        3 => Record::EventsOnly,
         _ => Record::Hunt(random.number()),
     }
 }

@@ -26,6 +26,9 @@ pub struct SavedWitness {
     /// Whether it was found by lingering at its places, without this schedule.
     #[serde(default)]
     pub hunted: bool,
+    /// Whether only the order of its custom events is enforced.
+    #[serde(default)]
+    pub events_only: bool,
     /// The seed of random priorities, if it was found with them.
     #[serde(default)]
     pub seed: Option<u64>,
@@ -44,6 +47,7 @@ impl SavedWitness {
             ordered_accesses: tried.way == Way::Schedule(Accesses::Ordered),
             near: tried.way == Way::Near,
             hunted: tried.way == Way::Hunt,
+            events_only: tried.way == Way::Events,
             seed: match tried.way {
                 Way::Priorities(seed) => Some(seed),
                 _ => None,
@@ -59,6 +63,7 @@ impl SavedWitness {
         match self.seed {
             Some(seed) => Way::Priorities(seed),
             None if self.hunted => Way::Hunt,
+            None if self.events_only => Way::Events,
             None if self.near => Way::Near,
             None if self.ordered_accesses => Way::Schedule(Accesses::Ordered),
             None => Way::Schedule(Accesses::Free),

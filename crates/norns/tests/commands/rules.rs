@@ -2,6 +2,7 @@
 //! property, a program that can break it and one that cannot.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -285,6 +286,37 @@ int main(void) { pthread_t t; pthread_create(&t, 0, run, 0); run(0); return pthr
     let left_out = all["not_analysed"].as_array().unwrap().len();
     assert!(found + left_out > 0, "{all}");
     assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+}
+
+/// A compiler that fails with the plug-in.
+#[test]
+fn a_file_is_compiled_without_its_sites_when_the_plugin_fails() {
+    let folder = scratch("plugin-fails");
+    let clang = need("clang-19", "clang-19");
+    let compiler = folder.join("clang-without");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *-fpass-plugin*) echo 'it cannot be loaded' >&2; exit 1 ;; esac\n\
+         exec {clang} \"$@\"\n"
+    );
+    fs::write(&compiler, script).unwrap();
+    fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+    let case = cases().join("words");
+    let output = Command::new(env!("CARGO_BIN_EXE_norns"))
+        .args(["check", "--kind", "order"])
+        .args(["--aspect", "api.aspect", "--property", "rules.txt"])
+        .arg("wrong.c")
+        .current_dir(case)
+        .env("NORNS_CC", &compiler)
+        .env("NORNS_RUNS", &folder)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.contains("compiled without its sites, since the plug-in failed: it cannot be loaded"),
+        "{text}"
+    );
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("the run has no event"), "{told}");
 }
 
 #[test]
