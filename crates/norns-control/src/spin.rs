@@ -5,7 +5,8 @@
 //! there, is put in a small set. A thread that comes only to what is in the set, and reads there,
 //! goes round in a loop; its body may also write, lock, sleep or yield. That alone would also be
 //! true of a long computation, so the loop counts as a wait only if the thread leaves it just after
-//! another thread has written to something that the loop reads.
+//! another thread has written to something that the loop reads. A loop that reads only what it writes
+//! itself computes: no other thread ends it.
 //!
 //! A loop whose body touches more than `PLACES` different things is not seen as one.
 
@@ -23,6 +24,10 @@ const SPINS_FOR: i64 = 60_000_000;
 const ENOUGH_READS: u64 = 3;
 /// How long a thread that comes back to nothing is watched while others could be.
 const IDLE_FOR: i64 = 6_000_000;
+/// How long a thread that computes is not watched, which makes it slow, before it is looked at again.
+const COMPUTES_FOR: i64 = 300_000_000;
+/// How long it may take then, on a busy machine, until it is seen to compute again.
+const SEEN_AGAIN_IN: i64 = 1_000_000_000;
 
 /// What a suspected loop is waiting for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,6 +46,10 @@ struct Read {
     address: usize,
     size: usize,
     pc: usize,
+    /// `Spin::changes` when it was repeated last: it belongs to the present loop if that is the same.
+    round: u64,
+    /// Whether the thread has written there since it is watched.
+    written: bool,
 }
 
 /// What is known of the places that one thread comes to while it is watched.
@@ -66,6 +75,8 @@ impl Spin {
             address: 0,
             size: 0,
             pc: 0,
+            round: 0,
+            written: false,
         };
         Spin {
             watchers: 0,
@@ -100,6 +111,28 @@ impl Spin {
         self.places[start % PLACES] = key;
         false
     }
+
+    /// The thread does at a place where it was before what it did there.
+    fn repeat(&mut self, pc: usize, address: usize, is_read: bool) {
+        self.repeated += u64::from(is_read);
+        self.does_more |= !is_read;
+        let round = self.changes;
+        for read in &mut self.reads[..self.read_count] {
+            if is_read && (read.pc, read.address) == (pc, address) {
+                read.round = round;
+            } else if !is_read && overlap(read.address, read.size, address, 1) {
+                read.written = true;
+            }
+        }
+    }
+
+    /// Whether the thread goes round in a loop that reads only what it writes itself.
+    fn computes(&self) -> bool {
+        let reads = &self.reads[..self.read_count];
+        let mut of_loop = reads.iter().filter(|read| read.round == self.changes);
+        // If there are as many reads as are kept, there may be more of them.
+        self.repeated >= ENOUGH_READS && self.read_count < READS && of_loop.all(|read| read.written)
+    }
 }
 
 impl Board<'_> {
@@ -132,14 +165,19 @@ impl Board<'_> {
             return;
         }
         if spin.knows(pc, address) {
-            spin.repeated += u64::from(reads.is_some());
-            spin.does_more |= reads.is_none();
+            spin.repeat(pc, address, reads.is_some());
             return;
         }
         if let Some(size) = reads
             && spin.read_count < READS
         {
-            spin.reads[spin.read_count] = Read { address, size, pc };
+            spin.reads[spin.read_count] = Read {
+                address,
+                size,
+                pc,
+                round: 0,
+                written: false,
+            };
             spin.read_count += 1;
         }
         self.leave_loop(me);
@@ -229,6 +267,8 @@ pub(crate) struct LoopWatch {
     /// At how many looks there was something new.
     moves: u32,
     quiet_since: i64,
+    /// The thread was seen to compute, and is not looked at before this.
+    computes_until: i64,
 }
 
 impl LoopWatch {
@@ -238,11 +278,15 @@ impl LoopWatch {
             changes: 0,
             moves: 0,
             quiet_since: 0,
+            computes_until: 0,
         }
     }
 
     pub fn goes_round(&mut self, board: &mut Board, slot: Slot) -> bool {
         let now = board.now;
+        if now < self.computes_until {
+            return false;
+        }
         let changes = board.thread(slot).spin.changes;
         if self.watched.is_none() {
             board.begin_watching(slot);
@@ -255,9 +299,20 @@ impl LoopWatch {
             return false;
         }
         let thread = board.thread(slot);
-        now - self.quiet_since >= SPINS_FOR
+        let is_loop = now - self.quiet_since >= SPINS_FOR
             && thread.spin.repeated >= ENOUGH_READS
-            && thread.activity == Activity::Running
+            && thread.activity == Activity::Running;
+        let computes = is_loop && thread.spin.computes();
+        if computes {
+            self.end(board);
+            self.computes_until = now + COMPUTES_FOR;
+        }
+        is_loop && !computes
+    }
+
+    /// Whether the thread was seen to compute when it was last looked at for long enough.
+    pub fn computes(&self, board: &Board) -> bool {
+        self.computes_until != 0 && board.now < self.computes_until + SEEN_AGAIN_IN
     }
 
     /// Looks at the running threads besides `me`, one after the other, until one goes round in a loop,
@@ -304,7 +359,7 @@ impl LoopWatch {
     pub fn repeats(&self, board: &Board) -> bool {
         self.watched.is_some_and(|slot| {
             let spin = &board.thread(slot).spin;
-            spin.changes == self.changes && spin.repeated >= ENOUGH_READS
+            spin.changes == self.changes && spin.repeated >= ENOUGH_READS && !spin.computes()
         })
     }
 

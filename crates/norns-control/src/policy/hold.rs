@@ -8,8 +8,8 @@
 use norns_wire::report::{Unheld, Why};
 
 use super::patience::{
-    HELD_FOR, IDLE_LOOKS, MILLISECOND, Patience, READER_WATCHED_FOR, SEEN_TO_PASS, Wait,
-    idle_looks, lingers_for, standstill,
+    HELD_FOR, HELD_WHILE_COMPUTING, IDLE_LOOKS, MILLISECOND, Patience, READER_WATCHED_FOR,
+    SEEN_TO_PASS, Wait, idle_looks, lingers_for, standstill,
 };
 use super::replay::{diverged, nobody_runs, wait_for_head};
 use super::{Decision, Policy};
@@ -312,7 +312,12 @@ impl Hold {
             awaited.and_then(|awaited| entry.why_in_vain(board, index, awaited, processor))
         };
         let why = why.or_else(|| {
-            let is_enough = entry.wait.is_enough(&HELD_FOR, board.now, processor);
+            let patience = if entry.watch.computes(board) {
+                HELD_WHILE_COMPUTING
+            } else {
+                HELD_FOR
+            };
+            let is_enough = entry.wait.is_enough(&patience, board.now, processor);
             (is_enough || idle >= IDLE_LOOKS).then_some(Unheld::DidNotCome)
         });
         let Some(why) = why else {

@@ -13,6 +13,11 @@ pub const HELD_FOR: Patience = Patience {
     processor: 300 * MILLISECOND,
     longest: 10_000 * MILLISECOND,
 };
+/// The same while the other thread is seen to compute: it will come when it is done.
+pub const HELD_WHILE_COMPUTING: Patience = Patience {
+    wall: HELD_FOR.longest,
+    ..HELD_FOR
+};
 /// After so many lingers threads linger half as long, after twice as many a third, and so on.
 const OFTEN: u32 = 10;
 const LINGERS_FOR: Patience = Patience {

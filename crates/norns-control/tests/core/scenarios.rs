@@ -450,6 +450,28 @@ fn a_loop_that_waits_for_the_held_write_is_seen() {
 }
 
 #[test]
+fn a_held_thread_waits_for_one_that_computes() {
+    let mut memory = memory();
+    let mut game = Game::new(&mut memory, holding);
+    let counter = VARIABLE + 64;
+    let (reads, writes) = (Some(4), None);
+    let mut act = game.say(ONE, Happened::Accesses(access(true, 10)));
+    let begin = game.now;
+    // Longer than a loop that waits is watched.
+    while game.now - begin < 2_000_000_000 {
+        for (pc, reads) in [(21, reads), (22, writes)].repeat(10) {
+            let address = counter;
+            game.say(TWO, Happened::Passes { pc, address, reads });
+        }
+        assert!(matches!(act, Act::Sleep(_)), "it is waited for");
+        act = game.wakes_after(ONE, act);
+    }
+    game.say(TWO, Happened::Accesses(access(false, 20)));
+    game.wakes_after(ONE, act);
+    assert!(matches!(game.lines[..], [Line::Held(..)]));
+}
+
+#[test]
 fn a_thread_that_lingers_sees_the_loop_that_waits_for_it() {
     let mut memory = memory();
     let mut game = Game::new(&mut memory, |core| {
