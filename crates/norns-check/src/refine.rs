@@ -3,7 +3,9 @@
 //! The program left the schedule because a read before that point saw something else than in
 //! the recording. The nearest such read is found: one whose last write, in the recording by
 //! another thread, the witness puts later or leaves out. That write must come before that read;
-//! the ordering solver is asked for a witness under this constraint. When no such read is found,
+//! the ordering solver is asked for a witness under this constraint. If there is none, and the witness
+//! let the read see another write, the read is tried before all writes: what it finds there first is
+//! often what the last write left again. When no such read is found,
 //! only the very order of the witness is ruled out. The solver cannot be asked for waits that
 //! nothing ends under such a constraint: for those, every read of another witness sees what it saw
 //! in the recording.
@@ -15,7 +17,7 @@ use norns_budget::Budget;
 use norns_model::{Bug, Meaning, Witness};
 use norns_predict::order::{Constraint, Engine, Outcome, too_long};
 use norns_report::describe::place_name;
-use norns_trace::{Access, EventIndex, Op, Touch, TouchKind, Trace};
+use norns_trace::{Access, Event, EventIndex, Op, Touch, TouchKind, Trace};
 
 /// How many events of the thread before the point of divergence are looked at.
 const LOOK_BACK: usize = 400;
@@ -59,6 +61,11 @@ pub enum Lesson {
         write: EventIndex,
         read: EventIndex,
     },
+    /// The read must come before the write.
+    MustNotSee {
+        write: EventIndex,
+        read: EventIndex,
+    },
     /// All reads must see what they saw.
     SameReads,
     Unknown,
@@ -73,6 +80,11 @@ impl Lesson {
         match self {
             Lesson::MustSee { write, read } => format!(
                 "another schedule could not be followed, since {} must see {}",
+                at(read, "the read"),
+                at(write, "the write")
+            ),
+            Lesson::MustNotSee { write, read } => format!(
+                "another schedule could not be followed, since {} must come before {}",
                 at(read, "the read"),
                 at(write, "the write")
             ),
@@ -151,6 +163,35 @@ impl<'t> Refinement<'t> {
             engine.add(constraint);
             engine.find(witness.bug.clone())
         });
+        match outcome {
+            Outcome::Witness(witness) => Some(Again { witness, lesson }),
+            Outcome::Impossible => self.before_all_writes(witness, missing?.1),
+            Outcome::Undecided => None,
+        }
+    }
+
+    /// Another witness of the same bug, in which the read comes before the first write to what it reads
+    /// by another thread. `None` if it does so already.
+    fn before_all_writes(&self, witness: &Witness, read: EventIndex) -> Option<Again> {
+        let (trace, work) = (self.trace, self.work.clone());
+        let Event { thread, op, .. } = trace.events[read.index()];
+        let access = read_by(op)?;
+        let is_write = |event: &Event| {
+            let written = written_by(event.op);
+            event.thread != thread && written.is_some_and(|written| written.overlaps(access))
+        };
+        let write = EventIndex::from_index(trace.events.iter().position(is_write)?);
+        let position = positions(trace, witness);
+        if position[write.index()] > position[read.index()] {
+            return None;
+        }
+        // Not what was learned so far: the read then sees no write.
+        let outcome = work.stage(QUESTION.0, QUESTION.1, || {
+            let mut engine = Engine::within(trace, meaning(trace), work.clone());
+            engine.add(Constraint::Before(read, write));
+            engine.find(witness.bug.clone())
+        });
+        let lesson = Lesson::MustNotSee { write, read };
         match outcome {
             Outcome::Witness(witness) => Some(Again { witness, lesson }),
             Outcome::Impossible | Outcome::Undecided => None,
@@ -338,6 +379,25 @@ mod tests {
             refinement.screen(&witness),
             Screened::Impossible(learned) if learned == lesson
         ));
+    }
+
+    /// T1 counts up and down, and T2 waits until the count is 0: it was so before T1 came.
+    #[test]
+    fn a_read_is_tried_before_all_writes() {
+        let trace = recording(
+            "T1: write count, write x, write count
+             T2: read count, write x",
+        );
+        let mut refinement = Refinement::new(&trace, Budget::unlimited());
+        let again = refinement.again(&race(&[0, 3], 1, 4), None);
+        let again = again.expect("the read can come first");
+        let lesson = Lesson::MustNotSee {
+            write: EventIndex(0),
+            read: EventIndex(3),
+        };
+        assert_eq!(again.lesson, lesson);
+        assert_eq!(again.witness, race(&[3, 0], 1, 4));
+        assert!(refinement.again(&again.witness, None).is_none());
     }
 
     #[test]
