@@ -11,8 +11,9 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::control;
 use crate::mode::{is_controlled, is_off};
 use crate::operation::Operation;
+use crate::record::polls::Read;
 use crate::wire::{Code, atomic_detail};
-use crate::{sys, tls};
+use crate::{record, sys, tls};
 
 const LOAD: u8 = 0;
 const STORE: u8 = 1;
@@ -22,22 +23,47 @@ const FAILED_EXCHANGE: u8 = 3;
 const STRIPES: usize = 512;
 
 #[repr(align(64))]
-struct Stripe(AtomicU64);
+struct Stripe {
+    /// The thread that has the lock, or 0.
+    owner: AtomicU64,
+    /// How many operations that may have written were done under the lock.
+    writes: AtomicU64,
+}
 
-static STRIPE: [Stripe; STRIPES] = [const { Stripe(AtomicU64::new(0)) }; STRIPES];
+static STRIPE: [Stripe; STRIPES] = [const {
+    Stripe {
+        owner: AtomicU64::new(0),
+        writes: AtomicU64::new(0),
+    }
+}; STRIPES];
 
 /// The lock of one address, held until dropped.
-struct Held(Option<&'static AtomicU64>);
+struct Held {
+    stripe: &'static Stripe,
+    /// Not if the thread had the lock already.
+    releases: bool,
+}
 
 impl Held {
     fn take(address: usize) -> Held {
-        let word = &STRIPE[(address >> 3).wrapping_mul(0x9E37_79B9) >> 5 & (STRIPES - 1)].0;
+        let stripe = &STRIPE[(address >> 3).wrapping_mul(0x9E37_79B9) >> 5 & (STRIPES - 1)];
         let me = tls::thread() as u64 | 1;
         let mut tries = 0;
         loop {
-            match word.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Held(Some(word)),
-                Err(owner) if owner == me => return Held(None),
+            let owner = &stripe.owner;
+            match owner.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => {
+                    return Held {
+                        stripe,
+                        releases: true,
+                    };
+                }
+                Err(owner) if owner == me => {
+                    return Held {
+                        stripe,
+                        releases: false,
+                    };
+                }
                 Err(_) => {
                     tries += 1;
                     if tries % 64 == 0 {
@@ -52,8 +78,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(word) = self.0 {
-            word.store(0, Ordering::Release);
+        if self.releases {
+            self.stripe.owner.store(0, Ordering::Release);
         }
     }
 }
@@ -61,11 +87,20 @@ impl Drop for Held {
 /// In the child process after a fork, where the holders may no longer exist.
 pub fn forget() {
     for stripe in &STRIPE {
-        stripe.0.store(0, Ordering::Relaxed);
+        stripe.owner.store(0, Ordering::Relaxed);
     }
 }
 
-/// Does one atomic operation in the current mode. `act` says whether a compare-exchange failed.
+/// What an operation did besides its result.
+enum Did {
+    /// It has only read, and seen this value (of 16 bytes, their exclusive or).
+    Loaded(u64),
+    /// A compare-exchange that failed, the same.
+    Failed(u64),
+    Wrote,
+}
+
+/// Does one atomic operation in the current mode.
 #[inline(always)]
 fn perform<R>(
     size: usize,
@@ -74,15 +109,15 @@ fn perform<R>(
     failure_order: i32,
     address: usize,
     pc: usize,
-    act: impl FnOnce() -> (R, bool),
+    act: impl FnOnce() -> (R, Did),
 ) -> R {
     if is_off() {
         return act().0;
     }
     if is_controlled() {
         return control::access::atomic(kind, address, size, order, failure_order, pc, || {
-            let (result, failed) = act();
-            (result, !failed)
+            let (result, did) = act();
+            (result, !matches!(did, Did::Failed(_)))
         });
     }
     let log2 = size.trailing_zeros() as u8;
@@ -90,13 +125,49 @@ fn perform<R>(
     let mut operation = Operation::new(Code::Atomic, detail(kind, order), address, pc);
     operation.before();
     let held = Held::take(address);
-    let (result, failed) = act();
-    if failed {
+    let (result, did) = act();
+    if matches!(did, Did::Failed(_)) {
         operation.detail = detail(FAILED_EXCHANGE, failure_order);
     }
-    operation.after(Code::Atomic);
+    let writes = &held.stripe.writes;
+    match did {
+        Did::Loaded(value) | Did::Failed(value) => record::atomic_read(Read {
+            pc,
+            address,
+            detail: operation.detail,
+            writes: writes.load(Ordering::Relaxed),
+            value,
+        }),
+        Did::Wrote => {
+            writes.fetch_add(1, Ordering::Relaxed);
+            operation.after(Code::Atomic);
+        }
+    }
     drop(held);
     result
+}
+
+/// A value as polls compare it.
+trait Value: Copy {
+    fn folded(self) -> u64;
+}
+
+macro_rules! value {
+    ($($type:ty)*) => {$(
+        impl Value for $type {
+            fn folded(self) -> u64 {
+                u64::from(self)
+            }
+        }
+    )*};
+}
+
+value!(u8 u16 u32 u64);
+
+impl Value for u128 {
+    fn folded(self) -> u64 {
+        (self >> 64) as u64 ^ self as u64
+    }
 }
 
 /// A compare-exchange that fails only reads, and has the order of a load.
@@ -235,10 +306,15 @@ macro_rules! width {
      $load:ident $store:ident $exchange:ident
      $add:ident $sub:ident $and:ident $or:ident $xor:ident $nand:ident) => {
         hook!("rdx" $load(place: *const $atomic, order: i32) -> $value |pc| {
-            perform($size, LOAD, order, 0, place as usize, pc, || ((*place).load(SEQ_CST), false))
+            perform($size, LOAD, order, 0, place as usize, pc, || {
+                let value = (*place).load(SEQ_CST);
+                (value, Did::Loaded(value.folded()))
+            })
         });
         hook!($after_value $store(place: *const $atomic, value: $value, order: i32) |pc| {
-            perform($size, STORE, order, 0, place as usize, pc, || ((*place).store(value, SEQ_CST), false))
+            perform($size, STORE, order, 0, place as usize, pc, || {
+                ((*place).store(value, SEQ_CST), Did::Wrote)
+            })
         });
         width!(@modify $value, $atomic, $size, $after_value, $exchange swap, $add fetch_add, $sub fetch_sub,
             $and fetch_and, $or fetch_or, $xor fetch_xor, $nand fetch_nand);
@@ -246,14 +322,14 @@ macro_rules! width {
     (@modify $value:ty, $atomic:ty, $size:literal, $after_value:literal, $($name:ident $method:ident),*) => {$(
         hook!($after_value $name(place: *const $atomic, value: $value, order: i32) -> $value |pc| {
             perform($size, READ_MODIFY_WRITE, order, 0, place as usize, pc, || {
-                ((*place).$method(value, SEQ_CST), false)
+                ((*place).$method(value, SEQ_CST), Did::Wrote)
             })
         });
     )*};
 }
 
 /// gcc's compare-exchange: a pointer to what is expected, and whether it was.
-unsafe fn exchange_at<V: Copy>(
+unsafe fn exchange_at<V: Value>(
     size: usize,
     place: usize,
     expected: *mut V,
@@ -271,11 +347,11 @@ unsafe fn exchange_at<V: Copy>(
         || {
             // SAFETY: the program's variable.
             match exchange(unsafe { *expected }) {
-                Ok(_) => (1, false),
+                Ok(_) => (1, Did::Wrote),
                 Err(seen) => {
                     // SAFETY: as above.
                     unsafe { *expected = seen };
-                    (0, true)
+                    (0, Did::Failed(seen.folded()))
                 }
             }
         },
@@ -289,8 +365,8 @@ macro_rules! compare {
         hook!("r9" $val(place: *const $atomic, expected: $value, new: $value, order: i32, failure: i32) -> $value |pc| {
             perform($size, READ_MODIFY_WRITE, order, order_of_failure(failure), place as usize, pc, || {
                 match (*place).compare_exchange(expected, new, SEQ_CST, SEQ_CST) {
-                    Ok(seen) => (seen, false),
-                    Err(seen) => (seen, true),
+                    Ok(seen) => (seen, Did::Wrote),
+                    Err(seen) => (seen, Did::Failed(seen.folded())),
                 }
             })
         });
@@ -366,8 +442,8 @@ unsafe extern "C" fn __tsan_atomic128_compare_exchange_val(
         || {
             // SAFETY: the program gives the address of what it operates on.
             match unsafe { &*place }.compare_exchange(expected, new, SEQ_CST, SEQ_CST) {
-                Ok(seen) => (seen, false),
-                Err(seen) => (seen, true),
+                Ok(seen) => (seen, Did::Wrote),
+                Err(seen) => (seen, Did::Failed(seen.folded())),
             }
         },
     )

@@ -15,6 +15,7 @@ use crate::interpose::{C11Routine, Call};
 use crate::lock::Lock;
 use crate::record::filter::Filter;
 use crate::record::pending::Pending;
+use crate::record::polls::Polls;
 use crate::record::values::Values;
 use crate::wire::Sites;
 use crate::{sys, tls};
@@ -106,6 +107,7 @@ pub struct Thread {
     pub logged: u64,
     pub lost: u64,
     pub pending: Pending,
+    pub polls: Polls,
     pub values: Values,
     pub sites: Sites,
     /// The slots of `sites` that are defined, as long as there are at most 256.

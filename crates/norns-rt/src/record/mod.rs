@@ -13,6 +13,7 @@ pub mod handles;
 pub mod impatience;
 pub mod noise;
 pub mod pending;
+pub mod polls;
 pub mod statistics;
 pub mod stream;
 pub mod tail;
@@ -198,6 +199,25 @@ pub fn operation(code: Code, operation: &Operation) {
             operation.object,
             [operation.value, 0],
         );
+    }
+}
+
+/// An atomic operation that has only read. It is left out where a loop repeats it in vain.
+#[inline(never)]
+pub fn atomic_read(read: polls::Read) {
+    let thread = if started() { attach::current() } else { None };
+    if let Some(thread) = thread
+        && !thread.in_recorder()
+        && thread.polls.repeats(read, thread.sequence)
+    {
+        return;
+    }
+    operation(
+        Code::Atomic,
+        &Operation::new(Code::Atomic, read.detail, read.address, read.pc),
+    );
+    if let Some(thread) = thread::current() {
+        thread.polls.logged(thread.sequence);
     }
 }
 

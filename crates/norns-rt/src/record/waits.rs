@@ -75,7 +75,7 @@ pub fn wake(condition: usize) {
     }
 }
 
-/// Whether a thread waits on the condition since before its last wake.
+/// Whether a thread waits on the condition that nobody has woken since its wait began.
 pub fn is_waited_for(condition: usize) -> bool {
     let wakes = wakes_of(condition).load(Ordering::SeqCst);
     WAITS.iter().any(|place| {
