@@ -8,6 +8,7 @@ use norns_model::{Bug, NotAnalysed, Witness};
 use norns_predict::Engine;
 use norns_predict::happens_before::uses_after_free;
 use norns_replay::Ended;
+use norns_report::kind::Group;
 use norns_report::object::{self, Query};
 use norns_report::{
     Finding, Findings, Kind, Place, Predicted, Reason, Recordings, Status, Steps, Verdict,
@@ -21,7 +22,7 @@ use crate::confirm::{Confirmation, OnMiss, Tried};
 use crate::coverage::Coverage;
 use crate::findings::Bugs;
 use crate::left_waiting::LeftWaiting;
-use crate::program::{Program, Recorded};
+use crate::program::{End, Program, Recorded};
 use crate::recorded_run::{Open, behind_loops};
 use crate::tiers::Tier;
 use crate::{findings, observed};
@@ -192,9 +193,7 @@ impl<E> Check<'_, E> {
                 number: run + 1,
                 ended: &recorded.ended,
             });
-            if run > 0 && while_new {
-                self.note_death(run, &recorded);
-            }
+            let end = recorded.end();
             let new = coverage.add(&recorded.trace);
             new_in.push(new);
             without_news = if new == 0 { without_news + 1 } else { 0 };
@@ -208,6 +207,9 @@ impl<E> Check<'_, E> {
                 work.stage(3, 5, || self.recording(program, run, recorded))?;
             } else if new > 0 && recorded.is_usable() {
                 self.recording(program, run, recorded)?;
+            }
+            if run > 0 && while_new {
+                self.note_failure(run, end);
             }
         }
         if self.candidates.is_some() && !self.work.is_out_of_time() {
@@ -245,20 +247,29 @@ impl<E> Check<'_, E> {
         }
     }
 
-    /// Notes the first further recording of each sort that a signal has ended.
-    fn note_death(&mut self, run: u32, recorded: &Recorded) {
+    /// Notes the first further recording of each sort that came to a bad end, unless that is a hang and a
+    /// finding says where.
+    fn note_failure(&mut self, run: u32, end: End) {
+        let mut findings = self.all.findings.iter();
+        let failed = match end.ended {
+            Ended::Signalled(_) => true,
+            Ended::Hung => !findings.any(|finding| {
+                finding.kind.group() == Group::Deadlock && finding.status == Status::Confirmed
+            }),
+            _ => false,
+        };
         let not_analysed = &mut self.all.not_analysed;
         let is_known = not_analysed.iter().any(|reason| match reason {
-            NotAnalysed::AfterTheEnd { died, .. } => *died,
-            NotAnalysed::DiedLater { impatient, .. } => *impatient == recorded.is_impatient,
+            NotAnalysed::AfterTheEnd { is_failure, .. } => *is_failure,
+            NotAnalysed::FailedLater { impatient, .. } => *impatient == end.is_impatient,
             _ => false,
         });
-        if matches!(recorded.ended, Ended::Signalled(_)) && !is_known {
-            not_analysed.push(NotAnalysed::DiedLater {
+        if failed && !is_known {
+            not_analysed.push(NotAnalysed::FailedLater {
                 recording: run + 1,
-                how: recorded.ended.describe(),
-                impatient: recorded.is_impatient,
-                last_lines: recorded.last_lines.clone(),
+                how: end.ended.describe(),
+                impatient: end.is_impatient,
+                last_lines: end.last_lines,
             });
         }
     }
@@ -487,7 +498,7 @@ impl<E> Check<'_, E> {
             }
             _ => not_analysed.push(NotAnalysed::AfterTheEnd {
                 how: recorded.ended.describe(),
-                died: matches!(recorded.ended, Ended::Signalled(_) | Ended::OutOfMemory),
+                is_failure: !matches!(recorded.ended, Ended::Killed),
                 last_lines,
             }),
         }

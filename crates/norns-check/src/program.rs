@@ -68,7 +68,22 @@ pub struct Recorded {
     pub others: Vec<OtherProcess>,
 }
 
+/// How a recorded run ended.
+pub(crate) struct End {
+    pub ended: Ended,
+    pub is_impatient: bool,
+    pub last_lines: Vec<String>,
+}
+
 impl Recorded {
+    pub(crate) fn end(&self) -> End {
+        End {
+            ended: self.ended.clone(),
+            is_impatient: self.is_impatient,
+            last_lines: self.last_lines.clone(),
+        }
+    }
+
     /// Whether a further recording is worth an analysis: one that was stopped shows how Norns made
     /// the program slow, not how the program runs.
     pub(crate) fn is_usable(&self) -> bool {

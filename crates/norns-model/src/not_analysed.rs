@@ -14,13 +14,13 @@ pub enum NotAnalysed {
     /// The recorded run ended in another way than by exiting; `how` completes "the program …".
     AfterTheEnd {
         how: String,
-        /// A signal or a lack of memory ended it; otherwise it was stopped.
-        died: bool,
+        /// It died, hung or took too long; otherwise it was stopped as the user wanted.
+        is_failure: bool,
         last_lines: Vec<String>,
     },
-    /// A further recording, under another schedule than the first, was ended by a signal; `how`
+    /// A further recording, under another schedule than the first, was ended by a signal or hung; `how`
     /// completes "the program …".
-    DiedLater {
+    FailedLater {
         /// From 1, as the recordings are counted for the user.
         recording: u32,
         how: String,
@@ -154,7 +154,7 @@ impl NotAnalysed {
                     | Warning::Rebuilt { .. }
             ),
             NotAnalysed::AfterTheEnd { .. }
-            | NotAnalysed::DiedLater { .. }
+            | NotAnalysed::FailedLater { .. }
             | NotAnalysed::ErrorStatus { .. }
             | NotAnalysed::Client { .. }
             | NotAnalysed::Accesses { .. }

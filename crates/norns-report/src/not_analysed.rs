@@ -13,7 +13,7 @@ pub fn sentence(reason: &NotAnalysed) -> String {
             let lines = quoted(last_lines);
             format!("what would have followed in the recorded run: the program {how}{lines}")
         }
-        NotAnalysed::DiedLater {
+        NotAnalysed::FailedLater {
             recording,
             how,
             impatient,

@@ -47,7 +47,8 @@ const MOST_RUNS: u32 = 6;
   norns check --client 'curl -s localhost:$NORNS_PORT' -- ./server --port 0
 
 Exit status: 0 nothing confirmed, 1 a confirmed finding, 2 Norns could not do its job: bad usage, a
-build that failed, a program that died or of which nothing could be observed.")]
+build that failed, a program that died, hung or did not end in time, or of which nothing could be
+observed.")]
 pub struct Arguments {
     /// C or C++ sources to compile and link into one program
     sources: Vec<PathBuf>,
@@ -190,15 +191,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// Whether the program ran to an end of its own and something was seen of it.
 fn was_observed(findings: &Findings) -> bool {
     !findings.not_analysed.iter().any(|reason| {
-        let died = matches!(
+        let failed = matches!(
             reason,
-            NotAnalysed::AfterTheEnd { died: true, .. }
-                | NotAnalysed::DiedLater {
-                    impatient: false,
-                    ..
-                }
+            NotAnalysed::AfterTheEnd {
+                is_failure: true,
+                ..
+            } | NotAnalysed::FailedLater {
+                impatient: false,
+                ..
+            }
         );
-        died || reason.is_everything()
+        failed || reason.is_everything()
     })
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use norns_replay::Ended;
 
 /// Norns could not do its job: bad usage, a build that failed, a program that could not be run, that
-/// died, or of which nothing could be observed.
+/// died, hung or did not end in time, or of which nothing could be observed.
 pub const CANNOT: u8 = 2;
 
 /// `check` confirmed a finding, `predict` predicted one, or `csp check` found an assertion that

@@ -89,6 +89,23 @@ fn a_program_that_dies_or_fails_is_not_clean() {
     );
 }
 
+/// The first one waits for a byte that nobody writes, which is no deadlock that Norns can name; the second
+/// one computes for ever.
+#[test]
+fn a_program_that_does_not_end_is_not_clean() {
+    for (name, body) in [
+        (
+            "waits",
+            "thread(); int p[2]; char c; if (pipe(p)) return 1; return read(p[0], &c, 1);",
+        ),
+        ("computes", "thread(); for (volatile int i = 0;; i++) {}"),
+    ] {
+        let limit = ["--time-limit", "1", "--budget", "5"];
+        let said = ["did not end in the time", "0 findings in what was seen"];
+        check(name, body, &limit, 2, &said);
+    }
+}
+
 #[test]
 fn a_daemon_is_stopped_and_said() {
     check(
@@ -118,12 +135,60 @@ fn a_program_that_dies_in_a_further_recording_is_not_clean() {
     );
 }
 
+/// A team of two threads of OpenMP.
+fn check_team(name: &str, body: &str, status: i32, said: &[&str]) {
+    let body = format!(
+        "int sum = 0, other = 0;\n#pragma omp parallel num_threads(2)\n{{\n{body}\n}}\nreturn sum + other < 0;"
+    );
+    check(name, &body, &["--flag", "-fopenmp"], status, said);
+}
+
 #[test]
-fn threads_of_open_mp_are_not_trusted() {
-    let body =
-        "int sum = 0;\n#pragma omp parallel\n{\n#pragma omp critical\nsum++;\n}\nreturn sum < 0;";
-    let flags = ["--flag", "-fopenmp"];
-    check("openmp", body, &flags, 0, &["libgomp", "0 confirmed"]);
+fn what_open_mp_orders_is_not_confirmed() {
+    let critical = "#pragma omp critical\nsum++;";
+    check_team("openmp-critical", critical, 0, &["libgomp", "0 confirmed"]);
+    let single = "#pragma omp single\nsum++;\n#pragma omp master\nother += sum;";
+    check_team("openmp-single", single, 0, &["libgomp"]);
+    // Only what comes after the barrier is a race.
+    let barrier = "#pragma omp single nowait\nsum++;\n#pragma omp barrier\nother += sum * 0;";
+    check_team("openmp-barrier", barrier, 1, &["libgomp", "1 confirmed"]);
+}
+
+/// Two threads that stand before their accesses at one moment prove the race, whatever the runtime of
+/// OpenMP orders: neither of them waits for the other.
+#[test]
+fn two_stopped_threads_of_open_mp_confirm_a_race() {
+    check_team("openmp-race", "sum++;", 1, &["libgomp", "1 confirmed"]);
+}
+
+/// A thread polls an atomic variable while main does something else, and then makes a race: the recording
+/// is not cut before that.
+#[test]
+fn a_long_poll_does_not_fill_the_recording() {
+    let folder = folder("polls");
+    let source = "#include <pthread.h>\n#include <stdatomic.h>\n#include <unistd.h>\n\
+        static atomic_int ready; static int data;\n\
+        static void *polls(void *arg) {\n\
+            int one; do one = 1; while (!atomic_compare_exchange_weak_explicit(\n\
+                &ready, &one, 2, memory_order_relaxed, memory_order_relaxed));\n\
+            data++; return arg;\n\
+        }\n\
+        int main(void) {\n\
+            pthread_t t; pthread_create(&t, 0, polls, 0);\n\
+            usleep(300000);\n\
+            atomic_store_explicit(&ready, 1, memory_order_relaxed); data++;\n\
+            pthread_join(t, 0); return 0;\n\
+        }\n";
+    fs::write(folder.join("program.c"), source).unwrap();
+    let output = Command::new(NORNS)
+        .args(["check", "--budget", "2", "--runs", "1", "program.c"])
+        .env("NORNS_RUNS", folder.join("runs"))
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(!text.contains("events are kept"), "{text}");
 }
 
 /// Runs a program as it is, and recorded: output and status are the same.
