@@ -23,7 +23,7 @@ use crate::coverage::Coverage;
 use crate::findings::Bugs;
 use crate::left_waiting::LeftWaiting;
 use crate::program::{End, Program, Recorded};
-use crate::recorded_run::{Open, behind_loops};
+use crate::recorded_run::Open;
 use crate::tiers::Tier;
 use crate::{findings, observed};
 
@@ -305,7 +305,6 @@ impl<E> Check<'_, E> {
             again,
             awaited,
             may_wait,
-            flows,
         } = open;
         if !awaited.is_empty() {
             self.replay_recording(run, &mut confirmation)?;
@@ -324,7 +323,7 @@ impl<E> Check<'_, E> {
             witnesses.retain(|(witness, _)| !left.explains(trace, witness));
         }
         let all = witnesses.iter().map(|(witness, _)| witness);
-        confirmation.doubt_unless_held(behind_loops(trace, &flows, all).into_iter());
+        confirmation.doubt_behind_loops(all);
         let is_any = !witnesses.is_empty() || !again.is_empty() || !may_wait.is_empty();
         if is_any || recorded.hung() {
             self.replay_recording(run, &mut confirmation)?;

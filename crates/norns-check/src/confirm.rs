@@ -13,7 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use norns_budget::Budget;
-use norns_model::{Bug, NotAnalysed, Witness};
+use norns_model::{Bug, Model, NotAnalysed, Witness};
+use norns_predict::happens_before::Flows;
 use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{Behaviour, Course, Proof, Sighting};
 use norns_report::{Finding, Status, Verdict};
@@ -21,7 +22,7 @@ use norns_trace::{EventIndex, Trace};
 
 use crate::observed::Hang;
 use crate::program::{Outcome, Program, Replayed};
-use crate::recorded_run::A_LOOP_MAY;
+use crate::recorded_run::{self, A_LOOP_MAY};
 use crate::refine::{self, Refinement, Screened};
 use crate::wait_loops::WaitLoops;
 
@@ -61,7 +62,7 @@ pub struct Confirmation<'a, P: Program> {
     unseen_order: Option<String>,
     work: &'a Budget,
     pub(crate) refinement: Refinement<'a>,
-    loops: WaitLoops,
+    loops: WaitLoops<'a>,
     /// The races that runs have shown, by their program counters.
     seen: BTreeMap<[u64; 2], Proof>,
     /// Whether the program follows its own recording. If not, a replay refutes nothing.
@@ -158,6 +159,20 @@ impl<'a, P: Program> Confirmation<'a, P> {
     pub fn doubt_unless_held<'b>(&mut self, races: impl Iterator<Item = &'b Witness>) {
         let pcs: Vec<_> = races.filter_map(|race| self.pcs(&race.bug)).collect();
         self.doubted.extend(pcs);
+    }
+
+    /// The same of those in which an object is used after its end unless a loop forbids it.
+    pub fn doubt_behind_loops<'b>(&mut self, races: impl Iterator<Item = &'b Witness>) {
+        let in_doubt = |race: &&Witness| {
+            self.loops.may_order(&race.bug) && recorded_run::ends_a_life(self.trace, race)
+        };
+        let races: Vec<_> = races.filter(in_doubt).collect();
+        self.doubt_unless_held(races.into_iter());
+    }
+
+    /// Takes note of the variables that loops may wait for.
+    pub fn know_flows(&mut self, model: Model<'a>, flows: Flows) {
+        self.loops.know_flows(model, flows);
     }
 
     /// Whether the race is at the places of one that a loop may order.

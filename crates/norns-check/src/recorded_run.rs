@@ -18,12 +18,13 @@ use norns_replay::Proof;
 use norns_replay::schedule::Way;
 use norns_report::kind::Group;
 use norns_report::{Finding, Kind, Status, Verdict};
-use norns_trace::Trace;
+use norns_trace::{EventIndex, Trace};
 
 use crate::check::{Check, Evidence, Progress, bare, predicted};
 use crate::confirm::{Again, Confirmation, OnMiss, Tried};
 use crate::findings;
 use crate::program::Program;
+use crate::wait_loops::sides;
 
 /// When so many races in a row could not be shown again, the others are not tried: the program does
 /// not follow schedules.
@@ -31,7 +32,7 @@ const MOST_MISSES: usize = 3;
 /// How many races are tried for a loop that orders them. The loops that these have shown order the
 /// others as well.
 const MOST_TRIED_FOR_LOOPS: usize = 16;
-/// Of how many variables the races are tried first, to see the loops that wait for them.
+/// Of how many places of variables the races are tried first, to see the loops that wait for them.
 const MOST_AWAITED: usize = 4;
 /// The part of the time that these may take.
 const SHARE_FOR_AWAITED: (u32, u32) = (1, 6);
@@ -53,8 +54,6 @@ pub(crate) struct Open {
     pub awaited: Vec<(Finding, Tried)>,
     /// A loop may order them.
     pub may_wait: Vec<Observed>,
-    /// The variables that such a loop may wait for.
-    pub flows: Flows,
 }
 
 impl<E> Check<'_, E> {
@@ -84,18 +83,17 @@ impl<E> Check<'_, E> {
         }
         let awaited = awaited(&model, &flows, &may_wait);
         let is_awaited = |(_, tried): &(Finding, Tried)| {
-            let events = tried.witness.bug.events();
-            let mut locations = events.iter().map(|event| model.locations.of_event(*event));
-            locations.all(|mut locations| locations.any(|location| awaited.contains(&location)))
+            let sides = sides(trace, &tried.witness.bug);
+            sides.iter().any(|side| awaited.contains(side))
         };
         let (awaited, again) = again.into_iter().partition(is_awaited);
         let behind_loops = may_wait.iter().map(|race| &race.witness);
         confirmation.doubt_unless_held(behind_loops.filter(|witness| ends_a_life(trace, witness)));
+        confirmation.know_flows(model, flows);
         Ok(Open {
             again,
             awaited,
             may_wait,
-            flows,
         })
     }
 
@@ -260,51 +258,39 @@ impl<E> Check<'_, E> {
     }
 }
 
-/// The variables of loops that may order most of these races.
-fn awaited(model: &Model, flows: &Flows, may_wait: &[Observed]) -> BTreeSet<u32> {
-    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-    for race in may_wait {
-        if let Bug::Race { first, second } = race.witness.bug {
-            for location in flows.between(model, first, second) {
-                *counts.entry(location.0).or_default() += 1;
-            }
+/// The program counters of writes, and of the reads of loops that may wait for them: together, so few of
+/// them may order as many of these races as possible.
+fn awaited(model: &Model, flows: &Flows, may_wait: &[Observed]) -> BTreeSet<(u64, u64)> {
+    let pc = |event: EventIndex| {
+        let place = model.trace.events[event.index()].place;
+        model.trace.place(place).pc
+    };
+    let links = |race: &Observed| -> BTreeSet<(u64, u64)> {
+        let Bug::Race { first, second } = race.witness.bug else {
+            return BTreeSet::new();
+        };
+        let links = flows.links(model, first, second);
+        links.map(|link| (pc(link.write), pc(link.read))).collect()
+    };
+    let mut open: Vec<_> = may_wait.iter().map(links).collect();
+    let mut awaited = BTreeSet::new();
+    for _ in 0..MOST_AWAITED {
+        let mut counts: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+        for link in open.iter().flatten() {
+            *counts.entry(*link).or_default() += 1;
         }
+        let best = counts
+            .iter()
+            .min_by_key(|&(link, count)| (Reverse(count), link));
+        let Some((&best, _)) = best else { break };
+        open.retain(|links| !links.contains(&best));
+        awaited.insert(best);
     }
-    let mut locations: Vec<_> = counts.into_iter().collect();
-    locations.sort_by_key(|&(location, count)| (Reverse(count), location));
-    let most = locations.into_iter().take(MOST_AWAITED);
-    most.map(|(location, _)| location).collect()
-}
-
-/// The predictions in which an object is used after its end unless a loop on one of the variables forbids
-/// it.
-pub(crate) fn behind_loops<'w>(
-    trace: &Trace,
-    flows: &Flows,
-    witnesses: impl Iterator<Item = &'w Witness>,
-) -> Vec<&'w Witness> {
-    if flows.is_empty() {
-        return Vec::new();
-    }
-    let mut ends: Vec<_> = witnesses
-        .filter(|witness| ends_a_life(trace, witness))
-        .collect();
-    if ends.is_empty() {
-        return ends;
-    }
-    let model = Model::new(trace, Meaning::Optimistic);
-    ends.retain(|witness| match witness.bug {
-        Bug::Race { first, second } => flows.may_wait(&model, first, second),
-        Bug::LockDeadlock { .. }
-        | Bug::Stuck { .. }
-        | Bug::Order { .. }
-        | Bug::Atomicity { .. } => false,
-    });
-    ends
+    awaited
 }
 
 /// Whether one of the two accesses of a race ends the life of what the other one uses.
-fn ends_a_life(trace: &Trace, witness: &Witness) -> bool {
+pub(crate) fn ends_a_life(trace: &Trace, witness: &Witness) -> bool {
     let kind = bare(trace).finding(witness).kind;
     matches!(witness.bug, Bug::Race { .. }) && kind != Kind::DataRace
 }

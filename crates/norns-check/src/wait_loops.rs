@@ -10,7 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use norns_model::Bug;
+use norns_model::{Bug, Model};
+use norns_predict::happens_before::Flows;
 use norns_replay::Proof;
 use norns_trace::{Access, Event, EventIndex, Op, Touch, TouchKind, Trace};
 
@@ -18,13 +19,29 @@ use crate::program::Replayed;
 use crate::refine::written_by;
 
 #[derive(Default)]
-pub struct WaitLoops {
+pub struct WaitLoops<'t> {
     /// Program counters of the reads that the loops repeat, each with those of the writes that were
     /// held back until the loop went round.
     reads: BTreeMap<u64, BTreeSet<u64>>,
+    /// The variables that loops may wait for, if there are any.
+    flows: Option<(Model<'t>, Flows)>,
 }
 
-impl WaitLoops {
+impl<'t> WaitLoops<'t> {
+    pub fn know_flows(&mut self, model: Model<'t>, flows: Flows) {
+        self.flows = (!flows.is_empty()).then_some((model, flows));
+    }
+
+    /// Whether a loop that waits for a variable, seen or not, may order the two accesses of a race.
+    pub fn may_order(&self, bug: &Bug) -> bool {
+        match (bug, &self.flows) {
+            (&Bug::Race { first, second }, Some((model, flows))) => {
+                flows.may_wait(model, first, second)
+            }
+            _ => false,
+        }
+    }
+
     /// Learns from a run that was to show this bug.
     pub fn learn(&mut self, trace: &Trace, bug: &Bug, replayed: &Replayed) {
         let Some(read) = replayed.wait_loop else {
@@ -52,7 +69,21 @@ impl WaitLoops {
         };
         proof == Proof::Detector
             && (self.stands_between(trace, first, second)
-                || self.stands_between(trace, second, first))
+                || self.stands_between(trace, second, first)
+                || self.links(trace, first, second))
+    }
+
+    /// Whether some thread has waited, in one of the loops, for a write that one of the accesses must
+    /// precede, and the other one must come after that.
+    fn links(&self, trace: &Trace, first: EventIndex, second: EventIndex) -> bool {
+        let pc = |event: EventIndex| trace.place(trace.events[event.index()].place).pc;
+        let Some((model, flows)) = &self.flows else {
+            return false;
+        };
+        flows.links(model, first, second).any(|link| {
+            let held_back = self.reads.get(&pc(link.read));
+            held_back.is_some_and(|writes| writes.contains(&pc(link.write)))
+        })
     }
 
     /// Whether the thread of `after` has waited, up to it, for a variable that only the thread of
@@ -91,7 +122,7 @@ impl WaitLoops {
 }
 
 /// The program counters of a write and the other access of a race; of two writes both ways.
-fn sides(trace: &Trace, bug: &Bug) -> Vec<(u64, u64)> {
+pub(crate) fn sides(trace: &Trace, bug: &Bug) -> Vec<(u64, u64)> {
     let Bug::Race { first, second } = *bug else {
         return Vec::new();
     };
@@ -117,6 +148,8 @@ fn plain_read(op: Op) -> Option<Access> {
 mod tests {
     use super::*;
     use crate::program::Outcome;
+    use norns_model::Meaning;
+    use norns_predict::happens_before::observed_races;
 
     /// Whether a loop, whose read is the event `read_of_loop` of the script, orders the race of
     /// two other events.
@@ -165,6 +198,33 @@ mod tests {
         loops.learn(&trace, &race(1, 5), &seen(pc));
         assert!(ordered(&loops, 0) && ordered(&loops, 3));
         assert!(!ordered(&loops, 2), "after the write");
+    }
+
+    /// T2 waits until T1 has set a flag, and T0 joins T2: the loop also orders what T0 does then.
+    #[test]
+    fn a_loop_orders_what_comes_after_its_thread() {
+        let trace = norns_model::script::trace(
+            "T0: fork T1, fork T2
+             T1: write x, write flag, write x
+             T2: read flag
+             T0: join T2, write x",
+        );
+        let race = |first: u32, second: u32| Bug::Race {
+            first: EventIndex(first),
+            second: EventIndex(second),
+        };
+        let mut loops = WaitLoops::default();
+        let model = Model::new(&trace, Meaning::Optimistic);
+        let (_, flows) = observed_races(&model);
+        loops.know_flows(model, flows);
+        assert!(loops.may_order(&race(2, 7)) && !loops.may_order(&race(4, 7)));
+        let ordered =
+            |loops: &WaitLoops, first| loops.order(&trace, &race(first, 7), Proof::Detector);
+        assert!(!ordered(&loops, 2), "the loop was not seen");
+        let pc = trace.place(trace.events[5].place).pc;
+        loops.learn(&trace, &race(3, 5), &seen(pc));
+        assert!(ordered(&loops, 2));
+        assert!(!ordered(&loops, 4), "after the write");
     }
 
     const FLAG: &str = "T1: write x, write flag

@@ -3,19 +3,22 @@
 //! A walk over the trace calls `acquire` and then `release` for every event; between the two calls
 //! the clock of the event's thread is that of the event. `HappensBefore` counts everything that can
 //! have ordered two events in the run; `memory_model` only what C and POSIX define as order, which
-//! is what makes two accesses a race: `observed` has the races of the run itself, `pairs` decides
-//! some given pairs, `freed` has the uses of freed memory that the run orders.
+//! is what makes two accesses a race: `observed` has the races of the run itself, `flows` the
+//! variables that a loop may wait for between two accesses, `pairs` decides some given pairs, `freed`
+//! has the uses of freed memory that the run orders.
 
 mod detector;
+mod flows;
 mod freed;
 mod memory_model;
 mod observed;
 mod pairs;
 
 pub use detector::unordered_accesses;
+pub use flows::{Flows, Link};
 pub use freed::{UseAfterFree, uses_after_free};
 pub use memory_model::MemoryModel;
-pub use observed::{Flows, Observed, observed_races};
+pub use observed::{Observed, observed_races};
 pub use pairs::unordered_pairs;
 
 use norns_trace::effect::{Channel, Handoff};

@@ -15,6 +15,7 @@ use norns_model::{Bug, Meaning, Model, Witness};
 use norns_trace::{EventIndex, ThreadId, Touch, TouchKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::flows::{Flow, Flows};
 use super::memory_model::MemoryModel;
 use super::{Clock, HappensBefore};
 use crate::candidate::{Side, sides};
@@ -32,9 +33,8 @@ pub struct Observed {
     /// The recorded order, reduced to what happens before either access, as far as a replay can be
     /// asked to follow that; an empty schedule if not.
     pub witness: Witness,
-    /// Whether a loop that waits for a plain variable may stand between the accesses: the thread of
-    /// the one writes, after its access, what the thread of the other reads before its own, and
-    /// nothing orders that either. Happens-before cannot tell whether the program then relies on it.
+    /// Whether a loop that waits for a plain variable may stand between the accesses
+    /// (`Flows::may_wait`).
     pub may_wait: bool,
 }
 
@@ -79,9 +79,6 @@ impl Kept {
             && self.block == other.block
     }
 }
-
-/// A location of plain accesses, written by the first thread and read by the second, unordered.
-type Flow = (LocationId, ThreadId, ThreadId);
 
 struct Search<'m> {
     model: &'m Model<'m>,
@@ -181,96 +178,6 @@ impl<'m> Search<'m> {
         let thread = self.model.thread_of(allocation).index();
         let epoch = self.allocated.get(&allocation);
         epoch.is_some_and(|&epoch| epoch <= clock[thread])
-    }
-}
-
-/// Plain variables through which one thread may wait for another: for each of them, by thread, the
-/// first read and the last write.
-#[derive(Clone, Debug, Default)]
-pub struct Flows {
-    flows: Vec<Flow>,
-    first_read: FxHashMap<(LocationId, ThreadId), EventIndex>,
-    last_write: FxHashMap<(LocationId, ThreadId), EventIndex>,
-}
-
-impl Flows {
-    fn of(model: &Model, flows: &FxHashSet<Flow>) -> Flows {
-        let locations: FxHashSet<LocationId> = flows.iter().map(|flow| flow.0).collect();
-        let mut flows: Vec<Flow> = flows.iter().copied().collect();
-        flows.sort_unstable();
-        let mut first_read = FxHashMap::default();
-        let mut last_write = FxHashMap::default();
-        let events = model.trace.events.iter().enumerate();
-        for (i, event) in events.filter(|_| !locations.is_empty()) {
-            let Some(touch) = Touch::of(event.op) else {
-                continue;
-            };
-            let here = EventIndex::from_index(i);
-            if touch.kind != TouchKind::Plain {
-                continue;
-            }
-            for location in model.locations.of_event(here).map(LocationId) {
-                if !locations.contains(&location) {
-                    continue;
-                }
-                let key = (location, event.thread);
-                if touch.reads {
-                    first_read.entry(key).or_insert(here);
-                }
-                if touch.writes {
-                    last_write.insert(key, here);
-                }
-            }
-        }
-        Flows {
-            flows,
-            first_read,
-            last_write,
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.flows.is_empty()
-    }
-
-    /// Whether a loop that waits for one of the variables may stand between two accesses (see
-    /// `Observed::may_wait`), which need not race in the recorded run.
-    ///
-    /// A race on the variable itself stays one, whatever waits for it. But a block that is freed may
-    /// have the variable in it: the loop then orders the free behind the write that ends the wait.
-    pub fn may_wait(&self, model: &Model, first: EventIndex, second: EventIndex) -> bool {
-        self.between(model, first, second).next().is_some()
-    }
-
-    /// The variables that such a loop may wait for.
-    pub fn between<'a>(
-        &'a self,
-        model: &'a Model,
-        first: EventIndex,
-        second: EventIndex,
-    ) -> impl Iterator<Item = LocationId> + 'a {
-        let frees = |event: EventIndex| {
-            let touch = Touch::of(model.trace.events[event.index()].op);
-            touch.is_some_and(|touch| touch.kind == TouchKind::Free)
-        };
-        let frees = frees(first) || frees(second);
-        let own = move |location: LocationId| {
-            let of = |event| model.locations.of_event(event).contains(&location.0);
-            !frees && (of(first) || of(second))
-        };
-        let between = self
-            .flows
-            .iter()
-            .filter(move |&&(location, writer, reader)| {
-                let is_between = |before: EventIndex, after: EventIndex| {
-                    (model.thread_of(before), model.thread_of(after)) == (writer, reader)
-                        && self.last_write.get(&(location, writer)) >= Some(&before)
-                        && (self.first_read.get(&(location, reader)))
-                            .is_some_and(|read| *read < after)
-                };
-                !own(location) && (is_between(first, second) || is_between(second, first))
-            });
-        between.map(|&(location, ..)| location)
     }
 }
 
@@ -399,6 +306,25 @@ mod tests {
     fn a_plain_flag_may_be_waited_for() {
         check("T1: write x, write f\nT2: read f, write x", "0-3? 1-2");
         check("T1: write x, write f\nT2: write x, read f", "0-2 1-3");
+    }
+
+    #[test]
+    fn a_third_thread_may_have_waited() {
+        let waits = "T1: fork T2, fork T3
+                     T2: write x, write f
+                     T3: read f
+                     T1: join T3, write x";
+        check(waits, "2-6? 3-4");
+        let too_late = "T1: fork T2, fork T3
+                        T2: write f, write x
+                        T3: read f
+                        T1: join T3, write x";
+        check(too_late, "2-4 3-6");
+        let not_joined = "T1: fork T2, fork T3
+                          T2: write x, write f
+                          T3: read f
+                          T1: write x";
+        check(not_joined, "2-5 3-4");
     }
 
     #[test]
