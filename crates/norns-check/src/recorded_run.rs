@@ -269,7 +269,7 @@ fn awaited(model: &Model, flows: &Flows, may_wait: &[Observed]) -> BTreeSet<(u64
         let Bug::Race { first, second } = race.witness.bug else {
             return BTreeSet::new();
         };
-        let links = flows.links(model, first, second);
+        let links = flows.links_between(model, first, second);
         links.map(|link| (pc(link.write), pc(link.read))).collect()
     };
     let mut open: Vec<_> = may_wait.iter().map(links).collect();

@@ -74,13 +74,13 @@ impl<'t> WaitLoops<'t> {
     }
 
     /// Whether some thread has waited, in one of the loops, for a write that one of the accesses must
-    /// precede, and the other one must come after that.
+    /// precede, and the other one must come after that; or several threads, one after the other.
     fn links(&self, trace: &Trace, first: EventIndex, second: EventIndex) -> bool {
         let pc = |event: EventIndex| trace.place(trace.events[event.index()].place).pc;
         let Some((model, flows)) = &self.flows else {
             return false;
         };
-        flows.links(model, first, second).any(|link| {
+        flows.wait(model, first, second, |link| {
             let held_back = self.reads.get(&pc(link.read));
             held_back.is_some_and(|writes| writes.contains(&pc(link.write)))
         })

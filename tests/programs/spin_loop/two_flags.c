@@ -1,25 +1,30 @@
-// The threads take turns by two plain flags.
+// The second thread polls a flag of the first and sets another one, which main polls before it frees.
 #include <pthread.h>
+#include <stdlib.h>
 
-static volatile int there, back;
-static int data;
+static volatile int done, seen;
+static int *block;
 
 static void *worker(void *unused) {
-    while (!there) // finds: data-race read, with line 19
-        continue;
-    data++; // spins
-    back = 1; // finds: data-race write, with line 20
+    *block = 1; // spins
+    done = 1;   // finds: data-race write, with line 15
+    return unused;
+}
+
+static void *between(void *unused) {
+    while (!done) {} // finds: data-race read, with line 10
+    seen = 1;        // finds: data-race write, with line 25
     return unused;
 }
 
 int main(void) {
-    pthread_t thread;
-    pthread_create(&thread, 0, worker, 0);
-    data = 1; // spins
-    there = 1; // finds: data-race write, with line 8
-    while (!back) // finds: data-race read, with line 11
-        continue;
-    data++;
-    pthread_join(thread, 0);
+    pthread_t threads[2];
+    block = malloc(sizeof *block);
+    pthread_create(&threads[0], 0, worker, 0);
+    pthread_create(&threads[1], 0, between, 0);
+    while (!seen) {} // finds: data-race read, with line 16
+    free(block);     // spins
+    pthread_join(threads[0], 0);
+    pthread_join(threads[1], 0);
     return 0;
 }

@@ -12,6 +12,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How many places at which a thread reads or writes a variable are kept.
 const MOST_PLACES: usize = 4;
+/// How many loops one after the other are looked for, and among how many; of more, one alone.
+const LONGEST: usize = 4;
+const MOST_JOINED: usize = 1000;
 
 /// A location of plain accesses, written by the first thread and read by the second, unordered.
 pub(super) type Flow = (LocationId, ThreadId, ThreadId);
@@ -78,53 +81,81 @@ impl Flows {
         self.flows.is_empty()
     }
 
-    /// Whether a loop that waits for one of the variables may stand between two accesses, which need not
-    /// race in the recorded run: what the one thread does from the one access on, or a thread that must
-    /// come after it, writes the variable; and what comes before the other access reads it.
+    /// Whether loops that wait for some of the variables may stand between two accesses, which need not
+    /// race in the recorded run: what must come after the one writes the variable, and what must come
+    /// before the other one reads it; or the read of one loop comes before the write that another one
+    /// waits for.
     ///
     /// A race on the variable itself stays one, whatever waits for it. But a block that is freed may
     /// have the variable in it: the loop then orders the free behind the write that ends the wait.
     pub fn may_wait(&self, model: &Model, first: EventIndex, second: EventIndex) -> bool {
-        let mut between = self.between(model, first, second);
-        between.any(|(writes, reads, before, after)| {
-            let first_read = reads.first.first();
-            (before == writes.last || self.must_come_before(model, before, writes.last))
-                && first_read.is_some_and(|&(_, read)| self.must_come_before(model, read, after))
-        })
+        let links = self.others(model, first, second).filter_map(|flow| {
+            Some(Link {
+                write: self.writes.get(&(flow.0, flow.1))?.last,
+                read: self.reads.get(&(flow.0, flow.2))?.first.first()?.1,
+            })
+        });
+        self.join_up(model, links.collect(), first, second)
     }
 
-    /// The writes between two accesses that such a loop may wait for, each the first one of its thread at
-    /// its place, and the reads of the loop.
-    pub fn links<'a>(
+    /// The same for loops of which something is known: the writes, each the first one of its thread at its
+    /// place, and the reads that wait for them.
+    pub fn wait(
+        &self,
+        model: &Model,
+        first: EventIndex,
+        second: EventIndex,
+        is_loop: impl Fn(Link) -> bool,
+    ) -> bool {
+        let links = self.links(model, first, second);
+        self.join_up(
+            model,
+            links.filter(|link| is_loop(*link)).collect(),
+            first,
+            second,
+        )
+    }
+
+    /// The links that alone may order two accesses.
+    pub fn links_between<'a>(
         &'a self,
         model: &'a Model,
         first: EventIndex,
         second: EventIndex,
     ) -> impl Iterator<Item = Link> + 'a {
-        let between = self.between(model, first, second);
-        between.flat_map(move |(writes, reads, before, after)| {
-            let is_late = move |&&(_, write): &&(PlaceId, EventIndex)| {
-                before == write || self.must_come_before(model, before, write)
-            };
-            let is_early = move |&&(_, read): &&(PlaceId, EventIndex)| {
-                self.must_come_before(model, read, after)
-            };
-            let writes = writes.first.iter().filter(is_late);
-            writes.flat_map(move |&(_, write)| {
-                let reads = reads.first.iter().filter(is_early);
-                reads.map(move |&(_, read)| Link { write, read })
+        let links = self.links(model, first, second);
+        links.filter(move |&link| {
+            let mut both_ways = [(first, second), (second, first)].into_iter();
+            both_ways.any(|(before, after)| {
+                self.begins(model, before, link) && self.must_come_before(model, link.read, after)
             })
         })
     }
 
-    /// The accesses to every variable that may be waited for between two events, and the two in the order
-    /// that this would give them.
-    fn between<'a>(
+    fn links<'a>(
         &'a self,
         model: &'a Model,
         first: EventIndex,
         second: EventIndex,
-    ) -> impl Iterator<Item = (&'a Accesses, &'a Accesses, EventIndex, EventIndex)> + 'a {
+    ) -> impl Iterator<Item = Link> + 'a {
+        let places = |accesses: Option<&'a Accesses>| {
+            let places = accesses.map_or(&[][..], |accesses| &accesses.first);
+            places.iter().map(|place| place.1)
+        };
+        self.others(model, first, second).flat_map(move |flow| {
+            let writes = places(self.writes.get(&(flow.0, flow.1)));
+            let reads = places(self.reads.get(&(flow.0, flow.2)));
+            writes.flat_map(move |write| reads.clone().map(move |read| Link { write, read }))
+        })
+    }
+
+    /// The variables that are not those of the two accesses themselves.
+    fn others<'a>(
+        &'a self,
+        model: &'a Model,
+        first: EventIndex,
+        second: EventIndex,
+    ) -> impl Iterator<Item = &'a Flow> + 'a {
         let frees = |event: EventIndex| {
             let touch = Touch::of(model.trace.events[event.index()].op);
             touch.is_some_and(|touch| touch.kind == TouchKind::Free)
@@ -134,16 +165,48 @@ impl Flows {
             let of = |event| model.locations.of_event(event).contains(&location.0);
             !frees && (of(first) || of(second))
         };
-        let flows = self.flows.iter().filter(move |flow| !own(flow.0));
-        flows.flat_map(move |&(location, writer, reader)| {
-            let writes = self.writes.get(&(location, writer));
-            let reads = self.reads.get(&(location, reader));
-            let both_ways = [(first, second), (second, first)].into_iter();
-            let orders = both_ways.filter(move |&(before, after)| {
-                model.thread_of(before) != reader && model.thread_of(after) != writer
-            });
-            orders.filter_map(move |(before, after)| Some((writes?, reads?, before, after)))
-        })
+        self.flows.iter().filter(move |flow| !own(flow.0))
+    }
+
+    /// Whether the links lead from one of the two events to the other.
+    fn join_up(
+        &self,
+        model: &Model,
+        links: Vec<Link>,
+        first: EventIndex,
+        second: EventIndex,
+    ) -> bool {
+        self.lead(model, links.clone(), first, second) || self.lead(model, links, second, first)
+    }
+
+    fn lead(&self, model: &Model, links: Vec<Link>, before: EventIndex, after: EventIndex) -> bool {
+        let most = if links.len() <= MOST_JOINED {
+            LONGEST
+        } else {
+            1
+        };
+        let mut open = links;
+        // The first event of each thread that comes after.
+        let mut reached = vec![before];
+        for _ in 0..most {
+            let begins = |link: &Link| reached.iter().any(|from| self.begins(model, *from, *link));
+            let (next, others): (Vec<Link>, Vec<Link>) = open.into_iter().partition(begins);
+            if next
+                .iter()
+                .any(|link| self.must_come_before(model, link.read, after))
+            {
+                return true;
+            }
+            reached = next.iter().map(|link| link.read).collect();
+            reached.sort_unstable_by_key(|&event| (model.thread_of(event), event));
+            reached.dedup_by_key(|event| model.thread_of(*event));
+            open = others;
+        }
+        false
+    }
+
+    fn begins(&self, model: &Model, from: EventIndex, link: Link) -> bool {
+        from == link.write || self.must_come_before(model, from, link.write)
     }
 
     fn must_come_before(&self, model: &Model, event: EventIndex, other: EventIndex) -> bool {

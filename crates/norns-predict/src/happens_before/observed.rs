@@ -328,6 +328,18 @@ mod tests {
     }
 
     #[test]
+    fn one_loop_may_wait_for_another() {
+        let waits = "T1: write x, write f
+                     T2: read f, write g
+                     T3: read g, write x";
+        check(waits, "0-5? 1-2 3-4");
+        let too_early = "T1: write x, write f
+                         T2: write g, read f
+                         T3: read g, write x";
+        check(too_early, "0-5 1-3 2-4");
+    }
+
+    #[test]
     fn a_free_may_wait_for_a_flag_in_its_own_block() {
         check(
             "T1: write b
