@@ -11,6 +11,7 @@ use norns_csp::compress::compress;
 use norns_csp::event::{EventId, EventSet, Priority};
 use norns_csp::lts::Lts;
 use norns_csp::process::{Compression, NoDefinitions, ProcId, Resolution, Watchdog};
+use norns_csp::script::{Script, no_includes};
 
 use crate::reference::{self, Graph, Tree};
 use crate::{LENGTH, Random, Subject, seeds, tree};
@@ -293,4 +294,56 @@ fn an_order_closes_over_its_pairs() {
     assert!(order.allows(c, &[c, d]));
     assert!(!order.allows(d, &[EventId::TAU, d]));
     assert!(order.allows(a, &[EventId::TICK, a]));
+}
+
+/// `mtransclose(R, S)` has, for each class of the smallest equivalence that contains `R`, the pairs
+/// of its least element within `S` and each other one there.
+#[test]
+fn mtransclose_agrees_with_a_closure_by_steps() {
+    const VALUES: usize = 6;
+    for seed in seeds(100) {
+        let mut r = Random::new(seed);
+        let pairs: Vec<_> = (0..r.below(6))
+            .map(|_| (r.below(VALUES), r.below(VALUES)))
+            .collect();
+        let set: Vec<usize> = (0..VALUES).filter(|_| r.below(3) > 0).collect();
+        if set.is_empty() {
+            continue;
+        }
+        let mut same = [[false; VALUES]; VALUES];
+        for (x, row) in same.iter_mut().enumerate() {
+            row[x] = true;
+        }
+        for &(x, y) in &pairs {
+            (same[x][y], same[y][x]) = (true, true);
+        }
+        for via in 0..VALUES {
+            for x in 0..VALUES {
+                for y in 0..VALUES {
+                    same[x][y] |= same[x][via] && same[via][y];
+                }
+            }
+        }
+        let mut expected = Vec::new();
+        for &x in &set {
+            let least = *set.iter().find(|&&y| same[x][y]).expect("x itself");
+            if least != x {
+                expected.push((least, x));
+            }
+        }
+        expected.sort_unstable();
+        let list = |of: &[(usize, usize)]| {
+            let of: Vec<String> = of.iter().map(|pair| format!("{pair:?}")).collect();
+            format!("{{{}}}", of.join(", "))
+        };
+        let set: Vec<String> = set.iter().map(usize::to_string).collect();
+        let text = format!(
+            "external mtransclose\nprint mtransclose({}, {{{}}})\n",
+            list(&pairs),
+            set.join(", ")
+        );
+        let mut script = Script::load("random", &text, &mut no_includes).expect("well formed");
+        let printed = script.prints().remove(0).expect("it has a value");
+        assert_eq!(printed.value, list(&expected), "seed {seed}\n{text}");
+    }
 }
