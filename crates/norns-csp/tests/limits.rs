@@ -98,6 +98,9 @@ fn memory_ends_evaluation() {
          total(<>) = 0
          total(<s>^rest) = #s + total(rest)
          assert STOP [T= c!(total(table) % 2) -> STOP",
+        "channel c, d : {0..999}
+         P = c?x -> P
+         assert P[[c.x <- d.y | x <- {0..999}, y <- {0..999}]] :[deadlock free [F]]",
     ] {
         let budget = Budget {
             bytes: Some(32 << 20),
@@ -126,4 +129,21 @@ fn a_violation_near_the_start_of_an_endless_component_is_found() {
         assert STOP [T= P(0) ||| b -> STOP";
     let answer = answer(text, budget);
     assert!(matches!(answer, Answer::Fails(Some(_))), "{answer:?}");
+}
+
+#[test]
+fn memory_ends_the_joining_of_components() {
+    let text = "channel c, d : {0..499}
+        P = c?x -> P
+        assert (P ||| P)[[c.x <- d.y | x <- {0..499}, y <- {0..499}]] :[deadlock free [F]]";
+    let budget = |megabytes: u64| Budget {
+        bytes: Some(megabytes << 20),
+        ..Budget::default()
+    };
+    let Answer::Undecided(why) = answer(text, budget(90)) else {
+        panic!("half a million rules were joined in 90 MB");
+    };
+    assert!(why.contains("joining"), "{why}");
+    let answer = answer(text, budget(2000));
+    assert!(matches!(answer, Answer::Holds), "{answer:?}");
 }

@@ -126,6 +126,12 @@ impl Meter {
         self.budget.bytes
     }
 
+    /// How many of the bytes for compiling are left.
+    pub fn bytes_left(&self) -> Option<u64> {
+        let limit = self.budget.bytes? / 4 * 3;
+        Some(limit.saturating_sub(self.bytes.get()))
+    }
+
     /// How much of the time for compiling is left.
     pub fn time_left(&self) -> Option<Duration> {
         let limit = self.budget.time? / 10 * 9;

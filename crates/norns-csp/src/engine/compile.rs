@@ -25,6 +25,9 @@ use crate::process::{Compression, ProcId, Process};
 const MAX_FORMATS: usize = 512;
 const MAX_RULES: usize = 4_000_000;
 
+// A rule while it is derived, with its actions; in the end it takes a quarter of that.
+const BYTES_PER_RULE: u64 = 160;
+
 // Remembered transitions of terms are dropped after a component when they take more than this.
 const SEMANTICS_BYTES: u64 = 64 << 20;
 
@@ -87,10 +90,27 @@ impl Compiler {
         if let Some(network) = self.split(context, process, Split::ParallelOnly, terms)? {
             return Ok(network);
         }
-        let message = format!(
-            "the components have more than {MAX_RULES} ways to act together; this is too many to list"
-        );
+        let message = match terms.meter.byte_limit() {
+            Some(bytes) => format!(
+                "the budget of {} MB ended while joining the components, which have too many ways \
+                 to act together",
+                bytes >> 20
+            ),
+            None => format!(
+                "the components have more than {MAX_RULES} ways to act together; this is too many to list"
+            ),
+        };
         Err(CheckError::Spent(Spent(message)))
+    }
+
+    /// How many rules a network may have.
+    fn most_rules(split: Split, meter: &Meter) -> usize {
+        let room = meter.bytes_left().map(|bytes| bytes / BYTES_PER_RULE);
+        let room = room.map(|rules| usize::try_from(rules).unwrap_or(usize::MAX));
+        match split {
+            Split::Everything => room.map_or(MAX_RULES, |room| room.min(MAX_RULES)),
+            Split::ParallelOnly => room.unwrap_or(MAX_RULES).min(u32::MAX as usize / 4),
+        }
     }
 
     /// Splits a process; none if that gives too many formats or rules.
@@ -141,6 +161,7 @@ impl Compiler {
         let mut order = vec![root];
         let mut formats = Vec::new();
         let mut total = 0;
+        let most_rules = Self::most_rules(split, terms.meter);
         while formats.len() < order.len() {
             if split == Split::Everything && order.len() > MAX_FORMATS {
                 return Ok(None);
@@ -151,7 +172,8 @@ impl Compiler {
                 return Err(CheckError::Spent(Spent(why)));
             }
             let node = order[formats.len()];
-            let Some(rules) = shapes.rules(context, &alphabet, node, MAX_RULES - total) else {
+            let room = most_rules - total;
+            let Some(rules) = shapes.rules(context, &alphabet, node, room, terms.meter) else {
                 return Ok(None);
             };
             total += rules.len();

@@ -98,6 +98,20 @@ pub fn bits_for(values: usize) -> u32 {
 }
 
 impl Network {
+    /// Memory of the rules; that of the components is counted where they are built.
+    pub fn rule_bytes(&self) -> u64 {
+        let of = |format: &Format| {
+            size_of_val(&format.rules[..])
+                + size_of_val(&format.actions[..])
+                + format
+                    .leads
+                    .iter()
+                    .map(|lead| size_of_val(&lead.ranges[..]))
+                    .sum::<usize>()
+        };
+        self.formats.iter().map(of).sum::<usize>() as u64
+    }
+
     /// The state in which everything starts.
     pub fn initial(&self) -> Vec<u64> {
         vec![0; self.layout.words]

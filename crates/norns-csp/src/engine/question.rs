@@ -53,7 +53,9 @@ impl Run<'_> {
             observed,
         };
         let mut network = |process: ProcId| -> Result<Network, CheckError> {
-            compiler.network(context, process, terms)
+            let network = compiler.network(context, process, terms)?;
+            terms.meter.keep(0, network.rule_bytes());
+            Ok(network)
         };
         match question {
             Question::Refines {

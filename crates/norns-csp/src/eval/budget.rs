@@ -1,8 +1,8 @@
 //! What evaluation may spend: the share of it in the budget of a check.
 //!
 //! Time and memory are looked at again and again, wherever values are made. Memory is counted from
-//! what is kept: thunks, calls with their arguments, numbers of events, and large sets and sequences
-//! for as long as they are referred to.
+//! what is kept: thunks, calls with their arguments, numbers of events, what generators list, and large
+//! sets and sequences for as long as they are referred to.
 
 use std::sync::{Arc, Weak};
 
@@ -19,6 +19,9 @@ const LARGE: usize = 1024;
 
 // A value with its place in a set or sequence.
 const BYTES_PER_ELEMENT: usize = 40;
+
+// The variables that a generator binds, and what is made of them before they are dropped.
+const BYTES_PER_ENVIRONMENT: usize = 240;
 
 /// How large values may become, and until when they are computed.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,7 @@ impl Evaluator {
         let kept = self.thunks.len() * 96
             + self.calls.len() * 320
             + (self.large_elements + self.argument_elements) * BYTES_PER_ELEMENT
+            + self.listed_environments * BYTES_PER_ENVIRONMENT
             + self.numbering.bytes()
             + self.input_prefixes.len() * 160;
         kept as u64

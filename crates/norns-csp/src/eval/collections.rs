@@ -200,6 +200,18 @@ impl Evaluator {
         env: &Env,
         bracket: Bracket,
     ) -> Result<Vec<Env>> {
+        let listed = self.listed_environments;
+        let envs = self.list_environments(stmts, env, bracket);
+        self.listed_environments = listed;
+        envs
+    }
+
+    fn list_environments(
+        &mut self,
+        stmts: &[Stmt],
+        env: &Env,
+        bracket: Bracket,
+    ) -> Result<Vec<Env>> {
         let mut envs = vec![env.clone()];
         for stmt in stmts {
             let mut next = Vec::new();
@@ -227,6 +239,7 @@ impl Evaluator {
                             let mut slots = Vec::new();
                             if self.bind(*pat, &Slot::Value(value), &env, &mut slots)? {
                                 next.push(frame(slots, &env));
+                                self.listed_environments += 1;
                             }
                         }
                     }

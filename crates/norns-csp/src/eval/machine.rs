@@ -79,6 +79,8 @@ pub struct Evaluator {
     pub(super) large_elements: usize,
     // Elements of the sets and sequences that processes are called with.
     pub(super) argument_elements: usize,
+    // Environments that generators are listing.
+    pub(super) listed_environments: usize,
     /// All channels in the order of their declaration.
     pub(super) channels: Vec<DefId>,
     pub(super) fields: FxHashMap<DefId, Arc<Vec<Arc<Set>>>>,
@@ -121,6 +123,7 @@ impl Evaluator {
             large: FxHashMap::default(),
             large_elements: 0,
             argument_elements: 0,
+            listed_environments: 0,
             channels,
             fields: FxHashMap::default(),
             finite: FxHashMap::default(),

@@ -5,25 +5,28 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::engine::budget::{Activity, Meter};
 use crate::engine::context::Context;
 use crate::engine::shape::{DONE, NodeId, Rule, Shape, Shapes, Sync};
 use crate::event::{EventId, EventSet};
 
 impl Shapes {
-    /// The rules of a node; none if there are more than `limit`. `alphabet` gives the events of
-    /// each leaf, [`DONE`] among them.
+    /// The rules of a node; none if there are more than `limit`, or if the time ends. `alphabet`
+    /// gives the events of each leaf, [`DONE`] among them.
     pub fn rules(
         &mut self,
         context: &Context,
         alphabet: &dyn Fn(u32) -> Vec<EventId>,
         node: NodeId,
         limit: usize,
+        meter: &Meter,
     ) -> Option<Vec<Rule>> {
         let mut deriver = Deriver {
             shapes: self,
             context,
             alphabet,
             limit,
+            meter,
             exceeded: false,
         };
         let rules = deriver.rules(node, Termination::Tick);
@@ -45,12 +48,34 @@ struct Deriver<'a, 'b, 'c> {
     context: &'a Context<'b>,
     alphabet: &'c dyn Fn(u32) -> Vec<EventId>,
     limit: usize,
-    // Whether some node had more rules than the limit; what was derived is then incomplete.
+    meter: &'c Meter,
+    // Whether some node had more rules than the limit, or the time has ended; what was derived is
+    // then incomplete.
     exceeded: bool,
 }
 
+// Rules between two looks at the clock.
+const LOOK_AT_TIME: usize = 1 << 16;
+
 impl Deriver<'_, '_, '_> {
+    /// Whether a node that has so many rules by now must not get more.
+    fn is_full(&mut self, rules: usize) -> bool {
+        self.exceeded |= rules > self.limit
+            || rules.is_multiple_of(LOOK_AT_TIME)
+                && self.meter.spent(Activity::Searching, 0, 0).is_some();
+        self.exceeded
+    }
+
     fn rules(&mut self, node: NodeId, termination: Termination) -> Vec<Rule> {
+        if self.exceeded {
+            return Vec::new();
+        }
+        let rules = self.derive(node, termination);
+        self.exceeded |= rules.len() > self.limit;
+        rules
+    }
+
+    fn derive(&mut self, node: NodeId, termination: Termination) -> Vec<Rule> {
         match self.shapes.nodes[node.0 as usize].clone() {
             Shape::Omega => Vec::new(),
             Shape::Leaf(leaf) => {
@@ -213,12 +238,18 @@ impl Deriver<'_, '_, '_> {
                         Shape::Rename(next, renaming)
                     });
                     let images = pairs.images(rule.event);
-                    match images.len() {
-                        0 => rules.push(rule),
-                        _ => rules.extend(images.map(|event| Rule {
+                    if images.len() == 0 {
+                        rules.push(rule);
+                        continue;
+                    }
+                    for event in images {
+                        if self.is_full(rules.len()) {
+                            return rules;
+                        }
+                        rules.push(Rule {
                             event,
                             ..rule.clone()
-                        })),
+                        });
                     }
                 }
                 rules
@@ -435,8 +466,7 @@ impl Deriver<'_, '_, '_> {
                 actions,
                 next,
             });
-            if rules.len() > self.limit {
-                self.exceeded = true;
+            if self.is_full(rules.len()) {
                 return;
             }
             let Some(digit) = (0..which.len()).find(|&d| which[d] + 1 < choices[d].len()) else {
