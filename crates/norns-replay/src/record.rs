@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use norns_trace::{Info, Recording, Warning, info};
 
-use norns_wire::environment::{self, Mode};
+use norns_wire::environment::{self, Constraint, Mode, Sketching};
 
 use crate::conversation::{Conversation, inputs_path};
 use crate::files::Files;
@@ -32,21 +32,69 @@ pub enum How {
     /// One thread at a time, with the values of its accesses; the seed decides which thread runs
     /// when.
     WithValues { seed: u64 },
+    /// One of many runs that look for the cause of a failure: from the beginning of the program on, with
+    /// the failure as an event of the trace.
+    ForFailure(ForFailure),
+}
+
+/// A run that looks for the cause of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForFailure {
+    pub disturbance: Disturbance,
+    /// An order that the run keeps as long as the program can. With `Turns` only.
+    pub constraint: Option<Constraint>,
+}
+
+/// What makes a run take another course than the program does by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    Nothing,
+    /// As `How::Delayed`.
+    Delays {
+        seed: u64,
+    },
+    /// As `How::WithValues`; besides, about one in `stretch` accesses lets other threads run.
+    Turns {
+        seed: u64,
+        stretch: u32,
+    },
 }
 
 impl How {
-    fn mode(self) -> Mode {
+    /// The mode of the runtime.
+    pub fn mode(self) -> Mode {
         match self {
             How::Naturally | How::Delayed { .. } | How::Impatiently => Mode::Record,
             How::WithValues { .. } => Mode::RecordValues,
+            How::ForFailure(run) => match run.disturbance {
+                Disturbance::Nothing | Disturbance::Delays { .. } => Mode::Record,
+                Disturbance::Turns { .. } => Mode::RecordValues,
+            },
         }
     }
 
     /// The variables of the environment for the runtime, besides its mode.
-    fn variables(self, trace: &Path) -> Vec<(&'static str, OsString)> {
+    pub fn variables(self, trace: &Path) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![(environment::TRACE, trace.as_os_str().to_owned())];
         if let How::Delayed { seed } | How::WithValues { seed } = self {
             variables.push((environment::SEED, seed.to_string().into()));
+        }
+        if let How::ForFailure(run) = self {
+            let (seed, stretch) = match run.disturbance {
+                Disturbance::Nothing => (None, 0),
+                Disturbance::Delays { seed } => (Some(seed), 0),
+                Disturbance::Turns { seed, stretch } => (Some(seed), stretch),
+            };
+            let seed = seed.map(|seed| (environment::SEED, seed.to_string().into()));
+            variables.extend(seed);
+            let mut value = String::new();
+            let _ = Sketching { stretch }.encode(&mut value);
+            variables.push((environment::SKETCH, value.into()));
+            if let Some(constraint) = run.constraint {
+                let mut value = String::new();
+                let _ = constraint.encode(&mut value);
+                variables.push((environment::CONSTRAINT, value.into()));
+            }
         }
         if self == How::Impatiently {
             variables.push((environment::IMPATIENT, "1".into()));
@@ -55,7 +103,12 @@ impl How {
     }
 
     /// Creates an empty recording, in place of an older one. `folder` is where the program will run.
-    fn start_file(self, trace: &Path, command: &[OsString], folder: &Path) -> Result<(), Error> {
+    pub fn start_file(
+        self,
+        trace: &Path,
+        command: &[OsString],
+        folder: &Path,
+    ) -> Result<(), Error> {
         for old in [trace.to_path_buf(), norns_trace::reader::tail_path(trace)] {
             match fs::remove_file(&old) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -73,7 +126,12 @@ impl How {
             entry(info::COMMAND, command.iter().map(text).collect()),
             entry(info::DIRECTORY, vec![folder.display().to_string()]),
         ];
-        if let How::WithValues { seed } = self {
+        if let How::WithValues { seed }
+        | How::ForFailure(ForFailure {
+            disturbance: Disturbance::Turns { seed, .. },
+            ..
+        }) = self
+        {
             all.push(entry(info::ACCESSES, vec!["ordered".into()]));
             all.push(entry(info::SEED, vec![seed.to_string()]));
         }

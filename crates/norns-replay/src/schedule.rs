@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use norns_model::{Bug, Witness};
 use norns_trace::operation::{Operands, Operation, Turn};
 use norns_trace::{Event, EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
+use norns_wire::environment::FAILURE;
 use norns_wire::schedule::{HEADER, Hold, Record, Step, What};
 
 /// Which plain accesses the schedule orders.
@@ -263,8 +264,12 @@ fn point(trace: &Trace, op: Op) -> Option<(What, u64)> {
         Operands::Object(object) | Operands::Counted(object, _) => trace.object(object).address,
         Operands::Memory(access) => access.address,
         Operands::Atomic { address, .. } => address,
-        // A branch is told by the compiler's hook and takes no turn.
-        Operands::Custom(custom) if trace.customs[custom as usize].name == "branch" => return None,
+        // A branch is told by the compiler's hook and a failure by a handler: they take no turn.
+        Operands::Custom(custom)
+            if matches!(&*trace.customs[custom as usize].name, "branch" | FAILURE) =>
+        {
+            return None;
+        }
         Operands::Custom(_) => 0,
     };
     let what = if let Op::Atomic { kind, .. } = op {

@@ -10,6 +10,7 @@ use norns_trace::{
     Access, AtomicKind, Effect, Event, EventIndex, Mode, ObjectId, ObjectKind, Op, SourcePlace,
     Touch, TouchKind, Trace, descriptor_number,
 };
+use norns_wire::environment::{FAILURE, Failing};
 use serde::{Deserialize, Serialize};
 
 use crate::finding::AccessKind;
@@ -130,8 +131,20 @@ fn words(trace: &Trace, op: Op) -> (Mark, String) {
     }
 }
 
+/// How the program fails, from the fields of the event.
+fn failure(fields: &[String]) -> String {
+    let field = |at: usize| fields.get(at).map_or("", String::as_str);
+    match Failing::parse(field(0)) {
+        Some(Failing::Signal) => format!("fails with signal {}", field(1)),
+        Some(Failing::Assertion) => format!("fails the assertion {}", field(1)),
+        Some(Failing::Abort) => "aborts".into(),
+        None => "fails".into(),
+    }
+}
+
 fn custom_name(trace: &Trace, custom: u32) -> String {
     match trace.customs.get(custom as usize) {
+        Some(custom) if custom.name == FAILURE => failure(&custom.fields),
         Some(custom) if custom.fields.is_empty() => custom.name.clone(),
         Some(custom) => format!("{} {}", custom.name, custom.fields.join(" ")),
         None => format!("event {custom}"),

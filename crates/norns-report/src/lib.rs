@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+pub mod cause;
 pub mod ci;
 pub mod describe;
 mod escape;
@@ -27,7 +28,9 @@ pub mod suppression;
 pub mod terminal;
 pub mod variants;
 
-pub use build::{Sources, bug_events, sketch, sketch_of_hang, sketch_of_places};
+pub use build::{
+    Said, Shown, Sources, bug_events, sketch, sketch_of_failure, sketch_of_hang, sketch_of_places,
+};
 pub use finding::{AccessKind, Finding, Findings, Place, Recordings, Status, Verdict, WitnessStep};
 pub use judged::{Judged, JudgedCandidate, Judgement, Reason};
 pub use kind::Kind;

@@ -189,6 +189,7 @@ impl Sketch {
     /// Why it happens, or why it is expected to: only what was shown "can happen".
     pub fn why_title(&self) -> &'static str {
         match self.status {
+            _ if self.kind == Kind::Failure => "What predicts it",
             Status::Confirmed => "Why it can happen",
             Status::Predicted => "Why it is predicted",
             Status::OrderedBySpinLoop => "Why it does not happen",
@@ -197,13 +198,20 @@ impl Sketch {
 
     /// The schedules with their titles, without those that have no steps.
     pub fn panels(&self) -> impl Iterator<Item = (&'static str, &Panel)> {
-        let can = match self.status {
+        let (ran, can) = match self.kind {
+            Kind::Failure => ("A good run", "A failing run"),
+            _ => ("What ran", self.can_title()),
+        };
+        let all = [(ran, &self.ran), (can, &self.can)];
+        all.into_iter().filter(|(_, panel)| !panel.rows.is_empty())
+    }
+
+    fn can_title(&self) -> &'static str {
+        match self.status {
             Status::Confirmed => "What can run",
             Status::Predicted => "What is predicted",
             Status::OrderedBySpinLoop => "What the loop prevents",
-        };
-        let all = [("What ran", &self.ran), (can, &self.can)];
-        all.into_iter().filter(|(_, panel)| !panel.rows.is_empty())
+        }
     }
 
     /// A sentence on the threads without a lane, if there are some.

@@ -12,6 +12,7 @@ use norns_model::NotAnalysed;
 
 use crate::escape::terminal as safe;
 use crate::finding::{Finding, Findings, Place, Status};
+use crate::kind::Kind;
 use crate::not_analysed::sentence;
 use crate::sketch::{Operation, Sketch, grouped};
 use crate::stack;
@@ -48,7 +49,7 @@ impl Style {
     }
 }
 
-const WIDTH: usize = 80;
+pub(crate) const WIDTH: usize = 80;
 const MOST_LANES: usize = 3;
 
 /// The column of kinds is this wide unless a kind needs more, so that most lists look the same.
@@ -272,11 +273,38 @@ pub fn show(sketch: &Sketch, style: Style) -> String {
         show_operation(&mut out, number, operation, style);
     }
     let why = match sketch.status {
-        Status::Confirmed => "why".to_string(),
-        Status::Predicted | Status::OrderedBySpinLoop => sketch.why_title().to_lowercase(),
+        Status::Confirmed if sketch.kind != Kind::Failure => "why".to_string(),
+        Status::Confirmed | Status::Predicted | Status::OrderedBySpinLoop => {
+            sketch.why_title().to_lowercase()
+        }
     };
     let why = format!("{why}: {}", safe(&sketch.why));
     line(&mut out, format_args!("\n{}", wrap(&why, WIDTH)));
+    out.push_str(&panels(sketch, style));
+    if let Some(others) = sketch.others() {
+        let dim = style.paint(Role::Dim, &others);
+        line(&mut out, format_args!("  {dim}"));
+    }
+    for (at, variant) in sketch.variants.iter().enumerate() {
+        let begin = if at == 0 { "\n" } else { "" };
+        let (status, id) = (variant.status.words(), &variant.id);
+        let what = safe(&variant.what);
+        let text = format!("{begin}also here: {what} ({status}): norns show {id}");
+        line(&mut out, format_args!("{text}"));
+    }
+    line(
+        &mut out,
+        format_args!(
+            "\nreplay it: norns replay {}   background: norns explain {code}",
+            sketch.id
+        ),
+    );
+    out
+}
+
+/// The schedules of a finding.
+pub fn panels(sketch: &Sketch, style: Style) -> String {
+    let mut out = String::new();
     for (title, panel) in sketch.panels() {
         let title = &title.to_lowercase();
         line(
@@ -296,24 +324,6 @@ pub fn show(sketch: &Sketch, style: Style) -> String {
             lanes::show_list(&mut out, sketch, panel, style);
         }
     }
-    if let Some(others) = sketch.others() {
-        let dim = style.paint(Role::Dim, &others);
-        line(&mut out, format_args!("  {dim}"));
-    }
-    for (at, variant) in sketch.variants.iter().enumerate() {
-        let begin = if at == 0 { "\n" } else { "" };
-        let (status, id) = (variant.status.words(), &variant.id);
-        let what = safe(&variant.what);
-        let text = format!("{begin}also here: {what} ({status}): norns show {id}");
-        line(&mut out, format_args!("{text}"));
-    }
-    line(
-        &mut out,
-        format_args!(
-            "\nreplay it: norns replay {}   background: norns explain {code}",
-            sketch.id
-        ),
-    );
     out
 }
 
@@ -386,7 +396,7 @@ fn show_operation(out: &mut String, number: usize, operation: &Operation, style:
 }
 
 /// Broken at blanks into lines of at most `width` columns, where the words allow it.
-fn wrap(text: &str, width: usize) -> String {
+pub(crate) fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split(' ') {

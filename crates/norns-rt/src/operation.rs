@@ -85,6 +85,9 @@ impl Operation {
     /// destroy the object.
     #[inline(always)]
     pub fn announce(&self) {
+        if is_serial() {
+            record::constraint::arrive(self.pc);
+        }
         if is_controlled() {
             control::access::object(self.object, Life::GoesOn, self.pc);
         }

@@ -87,13 +87,24 @@ pub fn happens(words: &[u8], pc: usize) {
 }
 
 /// Text of an event that is being put together. What does not fit is left out.
-struct Words {
+pub struct Words {
     bytes: [u8; 512],
     length: usize,
 }
 
 impl Words {
-    fn put(&mut self, byte: u8) {
+    pub const fn new() -> Self {
+        Words {
+            bytes: [0; 512],
+            length: 0,
+        }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    pub fn put(&mut self, byte: u8) {
         if let Some(room) = self.bytes.get_mut(self.length) {
             *room = byte;
             self.length += 1;
@@ -221,7 +232,7 @@ interpose! {
             }
             return;
         }
-        let mut words = Words { bytes: [0; 512], length: 0 };
+        let mut words = Words::new();
         let mut next = 0;
         let mut at = site.event;
         loop {

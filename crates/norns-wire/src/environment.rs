@@ -35,9 +35,13 @@ pub const SERVED: &str = "NORNS_SERVED";
 /// The plan: which sites are on, as names of events with a space between them. `*` is all events, and
 /// `wait-loop` the sites of loops that wait on a condition. Without it all sites sleep.
 pub const PLAN: &str = "NORNS_PLAN";
+/// `Sketching`: the recording is one of many that look for the cause of a failure.
+pub const SKETCH: &str = "NORNS_SKETCH";
+/// `Constraint`: an order that a recording with values keeps as long as the program can.
+pub const CONSTRAINT: &str = "NORNS_CONSTRAINT";
 /// Variables without meaning. They keep the size of the environment the same in all runs, and with
 /// it the addresses on the stack.
-pub const PADDING: [&str; 7] = [
+pub const PADDING: [&str; 9] = [
     "NORNS_PAD_1",
     "NORNS_PAD_2",
     "NORNS_PAD_3",
@@ -45,6 +49,8 @@ pub const PADDING: [&str; 7] = [
     "NORNS_PAD_5",
     "NORNS_PAD_6",
     "NORNS_PAD_7",
+    "NORNS_PAD_8",
+    "NORNS_PAD_9",
 ];
 
 words! {
@@ -98,5 +104,183 @@ impl Priorities {
             points: fields.number()?,
         };
         fields.end(priorities)
+    }
+}
+
+/// The value of `SKETCH`: `STRETCH`, decimal. Such a recording begins with the program, not with its
+/// first thread, and a failure is an event of it, named `FAILURE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sketching {
+    /// With values: about how many accesses a thread makes before another one may run.
+    pub stretch: u32,
+}
+
+/// The name of the event that stands for a failure. Its first field is a word of `Failing`.
+pub const FAILURE: &str = "failure";
+
+words! {
+    /// How a program fails, and what the second field of the event is.
+    pub enum Failing {
+        /// By a signal: its number. The third field is the address that could not be accessed, or 0.
+        Signal = "signal",
+        /// By an assertion: its condition.
+        Assertion = "assertion",
+        /// By a call of `abort`; there is no second field.
+        Abort = "abort",
+    }
+}
+
+impl Sketching {
+    pub fn encode(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        write!(out, "{}", self.stretch)
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut fields = Fields::of(text);
+        let stretch = fields.number()?;
+        fields.end(Sketching { stretch })
+    }
+}
+
+/// A place of a constraint: `WAIT PASS FROM`, of which the last is decimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// The program counter before which a thread waits: that of the operation, or where the thread takes
+    /// the lock under which it does it.
+    pub wait: u64,
+    /// The program counter of the operation.
+    pub pass: u64,
+    /// From which time on a thread waits there, counted from 1.
+    pub from: u32,
+}
+
+impl Point {
+    /// The same point, where a thread waits whenever it comes there.
+    pub fn every_time(self) -> Self {
+        Point { from: 1, ..self }
+    }
+
+    fn encode(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        write!(out, " {:x} {:x} {}", self.wait, self.pass, self.from)
+    }
+
+    fn parse(fields: &mut Fields) -> Option<Self> {
+        Some(Point {
+            wait: fields.hexadecimal()?,
+            pass: fields.hexadecimal()?,
+            from: fields.number()?,
+        })
+    }
+}
+
+/// The value of `CONSTRAINT`: a word and points. A thread that comes to one of them waits while the
+/// constraint asks for it and other threads can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Constraint {
+    /// The second waits until another thread has passed the first.
+    Order { first: Point, second: Point },
+    /// The first waits until no other thread can go on.
+    Last { first: Point },
+    /// The thread that has passed `first` waits before `last` until another one has passed `other`, which
+    /// waits for `first`.
+    Between {
+        first: Point,
+        other: Point,
+        last: Point,
+    },
+    /// `other` waits while another thread has come to `first` and has not yet passed `last`.
+    Apart {
+        first: Point,
+        other: Point,
+        last: Point,
+    },
+}
+
+impl Constraint {
+    pub fn encode(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        out.write_str(self.word())?;
+        self.points()
+            .into_iter()
+            .flatten()
+            .try_for_each(|point| point.encode(out))
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Constraint::Order { .. } => "order",
+            Constraint::Last { .. } => "last",
+            Constraint::Between { .. } => "between",
+            Constraint::Apart { .. } => "apart",
+        }
+    }
+
+    /// Its points in their order.
+    pub fn points(&self) -> [Option<Point>; 3] {
+        match *self {
+            Constraint::Order { first, second } => [Some(first), Some(second), None],
+            Constraint::Last { first } => [Some(first), None, None],
+            Constraint::Between { first, other, last }
+            | Constraint::Apart { first, other, last } => [Some(first), Some(other), Some(last)],
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut fields = Fields::of(text);
+        let word = fields.word()?;
+        let first = Point::parse(&mut fields)?;
+        let mut next = || Point::parse(&mut fields);
+        let constraint = match word {
+            "order" => Constraint::Order {
+                first,
+                second: next()?,
+            },
+            "last" => Constraint::Last { first },
+            "between" => Constraint::Between {
+                first,
+                other: next()?,
+                last: next()?,
+            },
+            "apart" => Constraint::Apart {
+                first,
+                other: next()?,
+                last: next()?,
+            },
+            _ => return None,
+        };
+        fields.end(constraint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::string::String;
+
+    use super::*;
+
+    #[test]
+    fn constraints_are_read_as_they_are_written() {
+        let point = |pass| Point {
+            wait: pass - 8,
+            pass,
+            from: 2,
+        };
+        let (first, other, last) = (point(0x40_1000), point(0x40_1010), point(0x40_1020));
+        for constraint in [
+            Constraint::Order {
+                first,
+                second: last,
+            },
+            Constraint::Last { first },
+            Constraint::Between { first, other, last },
+            Constraint::Apart { first, other, last },
+        ] {
+            let mut text = String::new();
+            constraint.encode(&mut text).expect("a string takes all");
+            assert_eq!(Constraint::parse(&text), Some(constraint));
+        }
+        for wrong in ["", "order 1 2 3", "last 1 2", "last 1 2 3 4", "never 1 2 3"] {
+            assert_eq!(Constraint::parse(wrong), None, "{wrong}");
+        }
     }
 }

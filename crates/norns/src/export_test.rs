@@ -12,11 +12,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use norns_replay::schedule;
+use norns_report::{Finding, Kind};
 
 use crate::baseline;
 use crate::check::rules::Rules;
 use crate::check::witness::SavedWitness;
 use crate::runs::{Run, Scope};
+use crate::sketch::keep::SavedFailure;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -40,6 +42,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         finding.id
     );
 
+    if finding.kind == Kind::Failure {
+        return failure(&run, &finding, folder, &name);
+    }
     let kept: SavedWitness = run.load(&format!("{}.witness.json", finding.id))?;
     let (trace, _) = norns_trace::read_understood(&run.path(&kept.trace))?;
     if let Some(witness) = kept.witness() {
@@ -70,7 +75,6 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         words.extend(command.iter().cloned());
     }
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    let test = folder.join(format!("{name}.sh"));
     let script = format!(
         "#!/bin/sh\n# Fails while this bug is there: {}.\n# Made by norns export-test.\n{}cd {} && exec norns check {rules}{}\n",
         baseline::what(&finding).replace('\n', " "),
@@ -81,7 +85,45 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         way_back(folder, &about.folder)?,
         words.join(" ")
     );
-    write(&test, &script)?;
+    finish(folder, &name, &script)
+}
+
+/// A test that runs the program until it fails, or often enough to say that it does not.
+fn failure(run: &Run, finding: &Finding, folder: &Path, name: &str) -> Result<ExitCode> {
+    let about = run.about()?;
+    let saved: SavedFailure = run.load(&format!("{}.failure.json", finding.id))?;
+    let (sources, command) = about.command.split_at(about.sources.len());
+    let mut words = vec![
+        "norns".to_string(),
+        "sketch".into(),
+        "--proofs".into(),
+        "0".into(),
+    ];
+    if saved.failing_exit {
+        words.push("--failing-exit".into());
+    }
+    if let Some(text) = saved.failing_output {
+        words.extend(["--failing-output".into(), text]);
+    }
+    words.extend(sources.iter().cloned());
+    if !command.is_empty() {
+        words.push("--".into());
+        words.extend(command.iter().cloned());
+    }
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    let script = format!(
+        "#!/bin/sh\n# Fails while the program does: {}.\n# Made by norns export-test.\ncd {} && exec {}\n",
+        baseline::what(finding).replace('\n', " "),
+        way_back(folder, &about.folder)?,
+        words.join(" ")
+    );
+    finish(folder, name, &script)
+}
+
+/// Writes the script and says how to use it.
+fn finish(folder: &Path, name: &str, script: &str) -> Result<ExitCode> {
+    let test = folder.join(format!("{name}.sh"));
+    write(&test, script)?;
     fs::set_permissions(&test, fs::Permissions::from_mode(0o755))
         .with_context(|| format!("cannot make {} executable", test.display()))?;
     println!("{}", test.display());

@@ -30,6 +30,7 @@ mod runtime_library;
 mod scan;
 mod session;
 mod show;
+mod sketch;
 mod trace;
 
 use std::process::ExitCode;
@@ -92,6 +93,8 @@ enum Command {
     Scan(scan::Arguments),
     /// Show one finding in full: source, stacks, locks, what ran and what can run
     Show(show::Arguments),
+    /// Find out why a program fails: run it until it does, and show what its failing runs have in common
+    Sketch(sketch::Arguments),
     /// Print, import, export or count the events of a trace
     Trace(trace::Arguments),
 }
@@ -122,6 +125,7 @@ fn main() -> ExitCode {
             Command::Runs(arguments) => runs::run(arguments),
             Command::Scan(arguments) => scan::run(arguments),
             Command::Show(arguments) => show::run(arguments),
+            Command::Sketch(arguments) => sketch::run(arguments),
             Command::Trace(arguments) => trace::run(arguments),
         }),
     };

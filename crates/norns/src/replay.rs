@@ -15,7 +15,7 @@ use norns_replay::{
     Conversation, Course, Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer,
 };
 use norns_report::kind::Group;
-use norns_report::{Finding, Verdict};
+use norns_report::{Finding, Kind, Verdict};
 use norns_rules::{Observed, Property};
 use norns_trace::Trace;
 use norns_wire::environment;
@@ -26,6 +26,7 @@ use crate::check::witness::SavedWitness;
 use crate::check::{divergence, inputs, saved};
 use crate::progress::Stage;
 use crate::runs::{Run, Scope};
+use crate::sketch::again;
 use crate::{exit, runtime_library};
 
 #[derive(clap::Args)]
@@ -34,13 +35,13 @@ pub struct Arguments {
     id: String,
     /// Start gdb at the moment before it happens
     #[arg(long)]
-    gdb: bool,
+    pub gdb: bool,
     /// How many times to replay it; the successes are counted
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
-    times: u32,
+    pub times: u32,
     /// Seconds that one run may take
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
-    time_limit: u64,
+    pub time_limit: u64,
     #[command(flatten)]
     scope: Scope,
 }
@@ -48,6 +49,9 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (run, finding) = Run::with_finding(&arguments.id, arguments.scope)?;
     let program = saved::load(&run)?;
+    if finding.kind == Kind::Failure {
+        return again::run(&run, &finding, &program, &arguments);
+    }
     let kept: Option<SavedWitness> = run.load(&format!("{}.witness.json", finding.id)).ok();
     let name = kept.as_ref().map_or("trace.norns", |kept| &kept.trace);
     let (trace, _) = norns_trace::read_understood(&run.path(name))?;
@@ -206,7 +210,7 @@ fn describe(trace: &Trace, replay: &Replay) -> Result<String, String> {
 }
 
 /// For gdb: stacks without the runtime's frames (`backtrace -no-filters` shows them).
-const OWN_FRAMES_ONLY: &str = "\
+pub const OWN_FRAMES_ONLY: &str = "\
 import gdb
 
 class WithoutNorns:

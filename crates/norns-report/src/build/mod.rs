@@ -6,6 +6,7 @@
 //! trace; the rest costs as much as what is shown.
 
 mod edges;
+mod failure;
 mod names;
 mod operation;
 mod panels;
@@ -14,6 +15,7 @@ mod visible;
 use norns_model::{Bug, Witness};
 use norns_trace::{EventIndex, Op, SourcePlace, ThreadId, Trace};
 
+pub use self::failure::{Said, Shown, sketch_of_failure};
 use self::names::Names;
 use self::operation::{operation, snippet};
 use self::panels::View;

@@ -100,7 +100,7 @@ impl View<'_> {
 
     /// The rows of one schedule; the events from `done` on are those that the threads are stopped
     /// before.
-    fn panel(
+    pub(super) fn panel(
         &self,
         order: &[EventIndex],
         moved: &BTreeSet<EventIndex>,

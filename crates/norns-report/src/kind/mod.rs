@@ -13,6 +13,7 @@ mod destroy_locked;
 mod destroy_waited;
 mod destroyed_in_use;
 mod double_free;
+mod failure;
 mod left_locked;
 mod order;
 mod stuck;
@@ -80,6 +81,8 @@ kinds! {
     Order = order,
     /// A step that was probably meant to be atomic, and that another thread can come into.
     Atomicity = atomicity,
+    /// The program failed, and this predicts it.
+    Failure = failure,
 }
 
 /// What is true of all findings of a kind.
@@ -174,6 +177,8 @@ pub enum Group {
     Order,
     /// Steps that were probably meant to be atomic.
     Atomicity,
+    /// What predicts that the program fails.
+    Failure,
 }
 
 impl Kind {
@@ -196,12 +201,13 @@ impl Kind {
 }
 
 impl Group {
-    pub const ALL: [Group; 5] = [
+    pub const ALL: [Group; 6] = [
         Group::Race,
         Group::Deadlock,
         Group::Misuse,
         Group::Order,
         Group::Atomicity,
+        Group::Failure,
     ];
 
     /// The word that selects all kinds of the group.
@@ -212,6 +218,7 @@ impl Group {
             Group::Misuse => "misuse",
             Group::Order => "order",
             Group::Atomicity => "atomicity",
+            Group::Failure => "failure",
         }
     }
 
@@ -427,6 +434,7 @@ mod tests {
                 "test-unlocked: wait that is decided without its mutex",
                 "order: wrong order of events",
                 "atomicity: step that is not atomic",
+                "failure: failure",
             ]
         );
     }

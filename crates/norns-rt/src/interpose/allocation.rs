@@ -138,6 +138,9 @@ unsafe fn freed(block: *mut c_void, pc: usize) {
         return record::freed::free(block as usize, size, pc);
     }
     if let Some(thread) = recorder() {
+        if crate::mode::is_serial() {
+            record::constraint::arrive(pc);
+        }
         // SAFETY: the program frees the block, so it is one.
         let size = unsafe { real_call::malloc_usable_size(block) };
         // A use after this is not the one before it.

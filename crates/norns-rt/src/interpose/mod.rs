@@ -24,6 +24,8 @@ mod system_call;
 mod threads;
 
 pub use c11::C11Routine;
+pub use signals::watch_failures;
+
 pub use once::{Call, forget as forget_onces, repeats as repeats_once};
 
 use core::ffi::{c_int, c_void};

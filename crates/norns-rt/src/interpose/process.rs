@@ -6,13 +6,15 @@
 //! (`attach`), which `clone` must call itself; `vfork`, `exec` and fatal signals need nothing.
 
 use core::arch::asm;
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::Ordering;
 
 use crate::attach::{self, QUICK_STATUS, process_ends};
 use crate::control::serial;
-use crate::mode::{is_off, is_serial};
+use crate::mode::{is_off, is_serial, text};
+use crate::record::failure;
 use crate::wire::ended;
+use crate::wire::environment::Failing;
 use crate::{interpose, real, rest, sys};
 
 #[allow(non_snake_case)]
@@ -28,6 +30,7 @@ mod real_functions {
         fn _exit(status: c_int);
         fn _Exit(status: c_int);
         fn quick_exit(status: c_int);
+        fn __assert_fail(condition: *const c_char, file: *const c_char, line: c_uint, function: *const c_char);
         fn abort();
         fn longjmp(buffer: *mut c_void, value: c_int);
         fn _longjmp(buffer: *mut c_void, value: c_int);
@@ -139,7 +142,15 @@ interpose! {
         real_call::quick_exit(status);
     }
 
+    fn __assert_fail(condition: *const c_char, file: *const c_char, line: c_uint, function: *const c_char) |pc| {
+        if failure::is_watched() {
+            failure::fails(Failing::Assertion, text(condition.cast()), 0, pc);
+        }
+        real_call::__assert_fail(condition, file, line, function);
+    }
+
     fn abort() |pc| {
+        failure::fails(Failing::Abort, b"", 0, pc);
         process_ends(ended::ABORT, 0, pc);
         real_call::abort();
     }

@@ -13,6 +13,7 @@ use super::blocking::away;
 use super::buffer;
 use crate::channels::signal::{self, Target};
 use crate::mode::is_off;
+use crate::record::failure;
 use crate::{interpose, real, sys};
 
 type Bytes = *mut c_void;
@@ -65,12 +66,17 @@ static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNAL
 
 /// What the kernel calls in place of a handler.
 unsafe extern "C-unwind" fn trampoline(signal: c_int, information: Bytes, context: Bytes) {
+    let own = HANDLERS.get(signal as usize);
+    if own.is_some_and(|own| own.load(Ordering::Acquire) == 0) {
+        // SAFETY: `watch_failures` has set it, so that the kernel passes all three.
+        return unsafe { fails(signal, information, context) };
+    }
     // SAFETY: the error number of this thread.
     let error = unsafe { *sys::__errno_location() };
     signal::received(signal, 0);
     // SAFETY: as above; a handler finds the number that the interrupted code left.
     unsafe { *sys::__errno_location() = error };
-    let Some(handler) = HANDLERS.get(signal as usize) else {
+    let Some(handler) = own else {
         return;
     };
     // SAFETY: `replaced` stored it: a function of the program that the kernel would have called with
@@ -117,6 +123,71 @@ fn replaced(
         kept.store(before, Ordering::Release);
     }
     result.map(own)
+}
+
+/// The signals by which programs fail: SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV.
+const FATAL: [c_int; 5] = [4, 6, 7, 8, 11];
+const SIGINFO: c_int = 4;
+const ON_STACK: c_int = 0x0800_0000;
+
+/// Lets the trampoline see the fatal signals that do what they do by default.
+pub fn watch_failures() {
+    for number in FATAL {
+        let mut before = Action {
+            handler: 0,
+            mask: [0; 16],
+            flags: 0,
+            restorer: 0,
+        };
+        let action = Action {
+            handler: trampoline_address(),
+            flags: SIGINFO | ON_STACK,
+            ..before
+        };
+        // SAFETY: both are actions; the trampoline stands the signal that it is set for.
+        unsafe {
+            let known = real_call::sigaction(number, core::ptr::null(), &mut before);
+            if known == 0 && before.handler == 0 {
+                real_call::sigaction(number, &action, core::ptr::null_mut());
+            }
+        }
+    }
+}
+
+/// A fatal signal has come, and the program has no handler: it is noted and then does its work, when the
+/// instruction is tried again or, if somebody has sent it, by being sent once more.
+///
+/// # Safety
+/// The arguments are those of a handler.
+unsafe fn fails(signal: c_int, information: Bytes, context: Bytes) {
+    /// Where `siginfo_t` has `si_code` and `si_addr`, and `ucontext_t` the program counter.
+    const CODE: usize = 8;
+    const ADDRESS: usize = 16;
+    const COUNTER: usize = 168;
+    // SAFETY: the kernel has filled both in.
+    let (code, address, pc) = unsafe {
+        (
+            information.byte_add(CODE).cast::<c_int>().read(),
+            information.byte_add(ADDRESS).cast::<usize>().read(),
+            context.byte_add(COUNTER).cast::<usize>().read(),
+        )
+    };
+    let was_sent = code <= 0;
+    // Places are return addresses: one byte behind what is meant.
+    failure::signalled(signal, if was_sent { 0 } else { address }, pc + 1);
+    let default = Action {
+        handler: 0,
+        mask: [0; 16],
+        flags: 0,
+        restorer: 0,
+    };
+    // SAFETY: an action, and a signal to the running thread, which blocks it until the handler returns.
+    unsafe {
+        real_call::sigaction(signal, &default, core::ptr::null_mut());
+        if was_sent {
+            real_call::raise(signal);
+        }
+    }
 }
 
 /// Whether a signal to this process, group or everybody reaches us.

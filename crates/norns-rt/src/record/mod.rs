@@ -5,7 +5,9 @@
 //! (semaphores, barriers, locks held) is kept in `early`.
 
 pub mod annotated;
+pub mod constraint;
 pub mod early;
+pub mod failure;
 pub mod file;
 pub mod filter;
 pub mod freed;
@@ -76,6 +78,16 @@ pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
         impatience::switch_on();
     }
     mode::set(mode);
+    // SAFETY: only the constructor calls this function, with the variables that it was given.
+    let looks_for_cause = unsafe {
+        constraint::begin(variables);
+        failure::begin(variables, seed.and_then(noise::number).unwrap_or(0))
+    };
+    if looks_for_cause {
+        // A cause can lie before the first thread, or in a program that has only one.
+        before_fork();
+        crate::interpose::watch_failures();
+    }
 }
 
 #[inline(always)]

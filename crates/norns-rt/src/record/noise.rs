@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use norns_random::Random;
 
+use crate::thread::Thread;
 use crate::{sys, thread};
 
 /// 0: no delays.
@@ -46,6 +47,13 @@ pub fn delay() {
     if seed != 0 {
         draw(seed);
     }
+}
+
+/// A random number that depends on the seed, the thread and how many it has drawn.
+pub fn drawn(thread: &mut Thread, seed: u64) -> u64 {
+    let of_thread = seed.wrapping_add(u64::from(thread.number) << 32);
+    thread.draws = thread.draws.wrapping_add(1);
+    Random::new(of_thread.wrapping_add(thread.draws.into())).draw() >> 11
 }
 
 #[cold]

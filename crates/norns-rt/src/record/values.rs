@@ -10,11 +10,11 @@
 //! Limits: writes of code that is not instrumented are not seen, nor is the order of a write and of
 //! a signal handler that interrupted it. They show as reads that differ from the last write.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::control::serial;
 use crate::control::thread::{ControlThread, KEPT};
-use crate::record::{self, statistics};
+use crate::record::{self, constraint, statistics};
 use crate::thread::Thread;
 use crate::wire::Code;
 use crate::{attach, hooks, thread};
@@ -22,6 +22,18 @@ use crate::{attach, hooks, thread};
 /// How many accesses a thread may make before it lets others run.
 const STRETCH: u32 = 4096;
 const PIECE: usize = 1024;
+
+/// How a recording that looks for the cause of a failure lets other threads run.
+pub struct Sketched {
+    /// One in so many accesses lets others run; 0: only `STRETCH` counts.
+    pub stretch: AtomicU32,
+    pub seed: AtomicU64,
+}
+
+pub static SKETCHED: Sketched = Sketched {
+    stretch: AtomicU32::new(0),
+    seed: AtomicU64::new(0),
+};
 
 /// What a thread needs for this; all-zero is valid.
 #[repr(C)]
@@ -40,6 +52,8 @@ pub struct Values {
     read: bool,
     /// The last event, when it was a read.
     last: LastRead,
+    /// The place of the access that the hook is about to touch; 0: none.
+    touches: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,6 +85,13 @@ impl Values {
         self.stretch = 0;
         self.read = false;
         self.last = NONE;
+        self.touches = 0;
+    }
+
+    /// Where the program is when code at `pc` is interrupted: the access that a hook tries for it, if it
+    /// is in one.
+    pub fn hook_pc(&self, pc: usize) -> usize {
+        if self.touches == 0 { pc } else { self.touches }
     }
 
     pub fn ordered_event(&mut self) {
@@ -112,11 +133,16 @@ pub fn access(address: usize, size: usize, write: bool, pc: usize) {
     if thread.values.stretch >= STRETCH {
         thread.values.stretch = 0;
         serial::preempt();
+    } else if SKETCHED.lets_go(thread) {
+        serial::preempt();
     }
+    constraint::arrive(pc);
+    thread.values.touches = pc;
     // An access to memory that is not mapped faults here, before a write is kept aside that a
     // handler of the fault would find half done.
     touch(address);
     touch(address + size - 1);
+    thread.values.touches = 0;
     if write {
         thread.values.pc = pc;
         thread.values.address = address;
@@ -351,6 +377,7 @@ pub fn atomic<R>(
     if let Some(control) = unsafe { thread.control.as_ref() } {
         control.values.count_event();
     }
+    constraint::arrive(pc);
     let size = size.min(16);
     let mut before = [0u8; 16];
     // SAFETY: the program operates on these bytes.

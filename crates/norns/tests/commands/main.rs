@@ -16,6 +16,7 @@ mod record;
 mod rules;
 mod runs;
 mod scan;
+mod sketch;
 mod tools;
 mod trace;
 mod unseen;

@@ -1,0 +1,170 @@
+//! An order that a recording with values keeps (`NORNS_CONSTRAINT`), to see whether a failure comes and
+//! goes with it.
+//!
+//! A thread that comes to one of the places waits by letting others run. It goes on when the constraint
+//! allows it, or when nothing has happened for `PATIENCE` turns: what the program cannot do is not asked
+//! of it. Which of the two it was shows in the recording.
+
+use core::ffi::c_char;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use crate::control::serial;
+use crate::mode;
+use crate::thread;
+use crate::wire::environment::{self, Constraint};
+
+/// How often a waiting thread lets others run although none of them does anything, and how often in all.
+/// Each time counts as a millisecond for those that sleep.
+const PATIENCE: u32 = 20_000;
+const MOST_TURNS: u32 = 50_000;
+/// Of so many threads it is known how often they came to a place; of the others every time counts.
+const THREADS: usize = 256;
+
+const NONE: u8 = 0;
+const ORDER: u8 = 1;
+const LAST: u8 = 2;
+const BETWEEN: u8 = 3;
+const APART: u8 = 4;
+
+/// A place of the constraint; see `environment::Point`.
+struct Place {
+    wait: AtomicU64,
+    pass: AtomicU64,
+    from: AtomicU32,
+}
+
+static KIND: AtomicU8 = AtomicU8::new(NONE);
+/// In the order of the constraint: first, other or second, last.
+static PLACES: [Place; 3] = [const {
+    Place {
+        wait: AtomicU64::new(0),
+        pass: AtomicU64::new(0),
+        from: AtomicU32::new(0),
+    }
+}; 3];
+/// The first thread that has passed the first or second place, plus one; with `APART`, the thread that is
+/// between the first and the last. 0: none.
+static PASSED: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+/// How often each thread has come to where it may have to wait.
+static ARRIVALS: [[AtomicU32; 3]; THREADS] = [const { [const { AtomicU32::new(0) }; 3] }; THREADS];
+/// How many accesses threads have made.
+static PROGRESS: AtomicU64 = AtomicU64::new(0);
+
+/// Reads the constraint from the environment.
+///
+/// # Safety
+/// `variables` is what the C library hands to constructors.
+pub unsafe fn begin(variables: *const *const c_char) {
+    // SAFETY: the caller promises the environment.
+    let value = unsafe { mode::variable(variables, environment::CONSTRAINT) };
+    let text = value.and_then(|value| core::str::from_utf8(value).ok());
+    let Some(constraint) = text.and_then(Constraint::parse) else {
+        return;
+    };
+    let kind = match constraint {
+        Constraint::Order { .. } => ORDER,
+        Constraint::Last { .. } => LAST,
+        Constraint::Between { .. } => BETWEEN,
+        Constraint::Apart { .. } => APART,
+    };
+    for (place, point) in PLACES.iter().zip(constraint.points()) {
+        let Some(point) = point else { continue };
+        place.wait.store(point.wait, Ordering::Relaxed);
+        place.pass.store(point.pass, Ordering::Relaxed);
+        place.from.store(point.from, Ordering::Relaxed);
+    }
+    KIND.store(kind, Ordering::Relaxed);
+}
+
+/// The running thread comes to an access or operation, and may have to wait there. It has the turn.
+#[inline(always)]
+pub fn arrive(pc: usize) {
+    if KIND.load(Ordering::Relaxed) != NONE {
+        wait_at(pc as u64);
+    }
+}
+
+#[cold]
+fn wait_at(pc: u64) {
+    PROGRESS.fetch_add(1, Ordering::Relaxed);
+    let Some(thread) = thread::current() else {
+        return;
+    };
+    let me = thread.number + 1;
+    if waits_here(pc).contains(&true) {
+        let (mut idle, mut turns) = (0, 0);
+        let here = waits_here_from_now(pc, me);
+        let mut progress = PROGRESS.load(Ordering::Relaxed);
+        while must_wait(here, me) && idle < PATIENCE && turns < MOST_TURNS {
+            serial::preempt();
+            let now = PROGRESS.load(Ordering::Relaxed);
+            idle = if now == progress { idle + 1 } else { 0 };
+            turns += 1;
+            progress = now;
+        }
+    }
+    pass(pc, me);
+}
+
+/// For each place, whether threads may have to wait there before this program counter.
+fn waits_here(pc: u64) -> [bool; 3] {
+    [0, 1, 2].map(|place: usize| PLACES[place].wait.load(Ordering::Relaxed) == pc)
+}
+
+/// The same, counting this arrival: the first ones may not matter.
+fn waits_here_from_now(pc: u64, me: u32) -> [bool; 3] {
+    let mut here = waits_here(pc);
+    for (place, here) in here.iter_mut().enumerate().filter(|(_, here)| **here) {
+        if let Some(arrivals) = ARRIVALS.get(me as usize) {
+            let times = arrivals[place].fetch_add(1, Ordering::Relaxed) + 1;
+            *here = times >= PLACES[place].from.load(Ordering::Relaxed);
+        }
+    }
+    here
+}
+
+fn passed(place: usize) -> u32 {
+    PASSED[place].load(Ordering::Relaxed)
+}
+
+fn must_wait(here: [bool; 3], me: u32) -> bool {
+    let other_at = |place| passed(place) != 0 && passed(place) != me;
+    match KIND.load(Ordering::Relaxed) {
+        ORDER => here[1] && !other_at(0),
+        LAST => here[0],
+        // Two threads can run the same code: who has passed the first place is the one in between.
+        BETWEEN if passed(0) == me => here[2] && !other_at(1),
+        BETWEEN => here[1] && !other_at(0),
+        APART => (here[0] || here[1]) && other_at(0),
+        _ => false,
+    }
+}
+
+fn pass(pc: u64, me: u32) {
+    let waits = |place: usize| PLACES[place].wait.load(Ordering::Relaxed) == pc;
+    let passes = |place: usize| PLACES[place].pass.load(Ordering::Relaxed) == pc;
+    let set = |place: usize| {
+        let _ = PASSED[place].compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed);
+    };
+    match KIND.load(Ordering::Relaxed) {
+        APART => {
+            if passes(2) && passed(0) == me {
+                PASSED[0].store(0, Ordering::Relaxed);
+            }
+            if waits(0) || (waits(1) && passed(0) != me) {
+                // Who did not come to the last place in all that time is not waited for again.
+                PASSED[0].store(if waits(0) { me } else { 0 }, Ordering::Relaxed);
+            }
+        }
+        ORDER | BETWEEN => {
+            let is_in_between = passed(0) == me;
+            if passes(0) {
+                set(0);
+            }
+            if passes(1) && !is_in_between {
+                set(1);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,250 @@
+//! How a run failed, and whether two runs failed in the same way.
+//!
+//! What a run printed tells assertions, uncaught exceptions and reports of sanitizers apart; the event
+//! that the runtime leaves in the trace says which thread failed and where. The same failure has the same
+//! kind, words and place, and was reached through the same functions, as in section 4.4 of Kasikci
+//! (2015). A hang has no failing statement: its places are those where the threads were last seen.
+
+use norns_replay::Ended;
+use norns_trace::{EventIndex, Op, ThreadId, Trace};
+use norns_wire::environment::{FAILURE, Failing};
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Statement;
+
+/// So many functions of the stack are compared.
+const STACK: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureKind {
+    Signal,
+    Abort,
+    Assertion,
+    /// An exception that nobody caught, or another call of `std::terminate`.
+    Terminate,
+    /// A sanitizer has reported something.
+    Sanitizer,
+    /// A status that is not 0.
+    Exit,
+    Hang,
+    /// It printed what counts as a failure.
+    Output,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Failure {
+    pub kind: FailureKind,
+    /// What completes "the program": "was killed by SIGSEGV", "failed the assertion `n > 0`".
+    pub what: String,
+    /// Where; `None` if that is not known.
+    pub place: Option<Statement>,
+    /// The name of the thread; empty if that is not known.
+    pub thread: String,
+    /// The functions that were running, innermost first.
+    pub stack: Vec<String>,
+}
+
+impl Failure {
+    /// Whether it is the same failure: another thread may run the same code.
+    pub fn is_same(&self, other: &Failure) -> bool {
+        let line = |failure: &Failure| {
+            let place = failure.place.as_ref();
+            place.map(|place| (place.file.clone(), place.line))
+        };
+        self.kind == other.kind
+            && self.what == other.what
+            && line(self) == line(other)
+            && self.stack == other.stack
+    }
+}
+
+/// What a user counts as a failure, besides what always is one.
+#[derive(Clone, Debug, Default)]
+pub struct Signs {
+    /// A status that is not 0.
+    pub exit: bool,
+    /// A text in a line of the output.
+    pub output: Option<String>,
+}
+
+/// How a run failed; `None` if it did not.
+pub fn of_run(ended: &Ended, output: &str, trace: &Trace, signs: &Signs) -> Option<Failure> {
+    let (kind, what) = words(ended, output, signs)?;
+    let noted = noted(trace);
+    let what = match &noted {
+        Some((_, Some(condition))) if kind == FailureKind::Abort => {
+            return Some(located(
+                FailureKind::Assertion,
+                format!("failed the assertion `{condition}`"),
+                noted.as_ref().map(|(event, _)| *event),
+                trace,
+            ));
+        }
+        _ => what,
+    };
+    let event = match kind {
+        FailureKind::Exit | FailureKind::Output => None,
+        FailureKind::Hang => last_of_the_waiting(trace),
+        _ => noted.map(|(event, _)| event),
+    };
+    Some(located(kind, what, event, trace))
+}
+
+fn words(ended: &Ended, output: &str, signs: &Signs) -> Option<(FailureKind, String)> {
+    let printed = signs.output.as_ref().and_then(|text| {
+        let line = output.lines().find(|line| line.contains(text))?;
+        Some((FailureKind::Output, format!("printed `{}`", line.trim())))
+    });
+    let reported = output.lines().find_map(|line| {
+        let report = line.strip_prefix("SUMMARY: ")?;
+        let (sanitizer, rest) = report.split_once(": ")?;
+        let what = rest.split(' ').next().unwrap_or_default();
+        let what = format!("was stopped by {sanitizer}: {what}");
+        sanitizer
+            .ends_with("Sanitizer")
+            .then_some((FailureKind::Sanitizer, what))
+    });
+    match ended {
+        Ended::Signalled(6) => Some(reported.or_else(|| terminated(output)).unwrap_or_else(|| {
+            let what = match asserted(output) {
+                Some(condition) => {
+                    return (
+                        FailureKind::Assertion,
+                        format!("failed the assertion `{condition}`"),
+                    );
+                }
+                None => "was aborted".into(),
+            };
+            (FailureKind::Abort, what)
+        })),
+        Ended::Signalled(signal) => {
+            let what = format!("was killed by {}", signal_name(*signal));
+            Some(reported.unwrap_or((FailureKind::Signal, what)))
+        }
+        Ended::Hung => Some((FailureKind::Hang, "hung".into())),
+        Ended::TimedOut => Some((FailureKind::Hang, "did not end in time".into())),
+        Ended::Exited(status) => reported.filter(|_| *status != 0).or(printed).or_else(|| {
+            let failed = signs.exit && *status != 0;
+            failed.then(|| (FailureKind::Exit, format!("exited with status {status}")))
+        }),
+        Ended::OutOfMemory | Ended::Interrupted | Ended::Stopped | Ended::Killed => printed,
+    }
+}
+
+/// The condition in the C library's message about a failed assertion.
+fn asserted(output: &str) -> Option<&str> {
+    output.lines().find_map(|line| {
+        let (_, after) = line.split_once("Assertion `")?;
+        after.strip_suffix("' failed.")
+    })
+}
+
+/// The C++ library's message about an exception that nobody caught.
+fn terminated(output: &str) -> Option<(FailureKind, String)> {
+    let line = output
+        .lines()
+        .find(|line| line.starts_with("terminate called"))?;
+    let thrown = line.split('\'').nth(1);
+    let what = match thrown {
+        Some(thrown) => format!("did not catch `{thrown}`"),
+        None => "called std::terminate".into(),
+    };
+    Some((FailureKind::Terminate, what))
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => return format!("signal {signal}"),
+    };
+    name.into()
+}
+
+/// The event of the failure, and the condition of an assertion.
+fn noted(trace: &Trace) -> Option<(EventIndex, Option<String>)> {
+    let mut events = trace.events.iter().enumerate().rev();
+    events.find_map(|(index, event)| {
+        let Op::Custom(custom) = event.op else {
+            return None;
+        };
+        let custom = &trace.customs[custom as usize];
+        if custom.name != FAILURE {
+            return None;
+        }
+        let is_assertion =
+            custom.fields.first().map(String::as_str) == Some(Failing::Assertion.word());
+        let condition = custom.fields.get(1).filter(|_| is_assertion).cloned();
+        Some((EventIndex::from_index(index), condition))
+    })
+}
+
+/// The last event of a thread that has not ended, of the smallest such thread but main.
+fn last_of_the_waiting(trace: &Trace) -> Option<EventIndex> {
+    let mut last: Vec<Option<EventIndex>> = vec![None; trace.threads.len()];
+    for (index, event) in trace.events.iter().enumerate() {
+        last[event.thread.index()] = match event.op == Op::End {
+            true => None,
+            false => Some(EventIndex::from_index(index)),
+        };
+    }
+    let main = last.first().copied().flatten();
+    let others = last.into_iter().skip(1).flatten();
+    others
+        .min_by_key(|event| trace.events[event.index()].thread)
+        .or(main)
+}
+
+fn located(kind: FailureKind, what: String, event: Option<EventIndex>, trace: &Trace) -> Failure {
+    let thread = event.map(|event| trace.events[event.index()].thread);
+    let place = event.and_then(|event| own_place(trace, event));
+    Failure {
+        kind,
+        what,
+        place,
+        thread: thread.map_or(String::new(), |thread| trace.thread(thread).name.clone()),
+        stack: match (event, thread) {
+            (Some(event), Some(thread)) => stack(trace, thread, event),
+            _ => Vec::new(),
+        },
+    }
+}
+
+/// The place of an event, or of the last event of its thread before that is in the program's own code:
+/// a library that aborts was called from there.
+fn own_place(trace: &Trace, event: EventIndex) -> Option<Statement> {
+    let thread = trace.events[event.index()].thread;
+    let events = trace.events[..=event.index()].iter().rev();
+    let places = events.filter(|event| event.thread == thread);
+    places
+        .map(|event| Statement::of(trace, event.place))
+        .find(|statement| statement.line > 0)
+}
+
+/// The functions whose calls are open, innermost first.
+fn stack(trace: &Trace, thread: ThreadId, until: EventIndex) -> Vec<String> {
+    let mut open = Vec::new();
+    for event in &trace.events[..until.index()] {
+        if event.thread != thread {
+            continue;
+        }
+        if event.op == Op::Enter {
+            open.push(event.place);
+        } else if event.op == Op::Leave {
+            open.pop();
+        }
+    }
+    let calls = open.into_iter().rev().take(STACK);
+    calls
+        .map(|place| Statement::of(trace, place).function)
+        .filter(|function| !function.is_empty())
+        .collect()
+}

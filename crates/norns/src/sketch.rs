@@ -1,0 +1,164 @@
+//! `norns sketch`: why does the program fail?
+
+pub mod again;
+pub mod keep;
+mod program;
+mod view;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use norns_replay::Program;
+use norns_report::terminal;
+use norns_sketch::{Options, Signs};
+
+use crate::check::{build, saved};
+use crate::deadline::Deadline;
+use crate::progress::Stage;
+use crate::runs::{About, Run};
+use crate::{exit, runtime_library, session, show};
+use program::Repeated;
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  norns sketch -- ./test                run a program built with norns-cc until it fails a few times
+  norns sketch queue.c                  the same for a program that is compiled first
+  norns sketch --failing-exit -- ./test count every status but 0 as a failure
+
+Exit status: 0 no failure was seen, 1 a failure was seen and sketched, 2 Norns could not do its job.")]
+pub struct Arguments {
+    /// C or C++ sources to compile and link into one program
+    sources: Vec<PathBuf>,
+    /// The program and its arguments; for sources, the arguments of the program
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    /// How many times to run the program at most
+    #[arg(long, default_value_t = 200, value_name = "NUMBER")]
+    runs: u32,
+    /// Seconds from the end of the first run to the last line
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    budget: u64,
+    /// Leave the schedule to the machine, without delays and turns: what predicts the failure is then known
+    /// less exactly, and nothing is forced
+    #[arg(long)]
+    undisturbed: bool,
+    /// Count every exit status but 0 as a failure
+    #[arg(long)]
+    failing_exit: bool,
+    /// Count a line of the output that contains this text as a failure
+    #[arg(long, value_name = "TEXT")]
+    failing_output: Option<String>,
+    /// How many times the order that predicts the failure is forced, and how many times forbidden
+    #[arg(long, default_value_t = 5, value_name = "NUMBER")]
+    proofs: u32,
+    /// Seconds that one run of the program may take: longer is a hang
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    time_limit: u64,
+    /// Megabytes of memory that one run of the program may use
+    #[arg(long, default_value_t = 4096, value_name = "MEGABYTES")]
+    memory_limit: u64,
+    #[command(flatten)]
+    session: session::Arguments,
+    /// An option for the compiler, such as -O2 or -lm; may be repeated
+    #[arg(long = "flag", value_name = "WORD", allow_hyphen_values = true)]
+    flags: Vec<OsString>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    if arguments.sources.is_empty() && arguments.command.is_empty() {
+        bail!("nothing to run: name C sources, or a program after --");
+    }
+    let words = arguments
+        .sources
+        .iter()
+        .map(|source| source.display().to_string());
+    let words = words.chain(
+        arguments
+            .command
+            .iter()
+            .map(|word| word.display().to_string()),
+    );
+    let sources = arguments.sources.iter().map(std::path::absolute);
+    let sources: Vec<PathBuf> = sources.collect::<Result<_, _>>()?;
+    let run = Run::create(&About::now(words.collect(), sources)?)?;
+    let mut program = program(&arguments, &run)?;
+    norns_replay::catch_interrupts();
+    let deadline = Deadline::not_yet(Duration::from_secs(arguments.budget));
+    let options = Options {
+        runs: arguments.runs.max(1),
+        undisturbed: arguments.undisturbed,
+        signs: Signs {
+            exit: arguments.failing_exit,
+            output: arguments.failing_output.clone(),
+        },
+        proofs: arguments.proofs,
+    };
+    let mut repeated = Repeated::new(&arguments, &run, &mut program, deadline);
+    let sketch = norns_sketch::sketch(&mut repeated, &options)?;
+    repeated.finish(&sketch)?;
+    let mut cause = view::cause(&sketch, &options);
+    cause.relative_to(&run.about()?.folder);
+    saved::save(&run, &program)?;
+    let picture = keep::keep(&arguments, &run, &sketch, &mut cause)?;
+    run.save("sketch.json", &cause)?;
+    match arguments.format {
+        Format::Json => println!("{}", serde_json::to_string_pretty(&cause)?),
+        Format::Text => {
+            print!("{}", cause.text());
+            if let Some(picture) = picture {
+                print!("{}", terminal::panels(&picture, show::style()));
+                println!("next: norns show {}", picture.id);
+            }
+        }
+    }
+    Ok(if cause.failure.is_some() {
+        ExitCode::from(exit::FOUND)
+    } else if sketch.runs.is_empty() || norns_replay::interrupted() {
+        ExitCode::from(exit::CANNOT)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// The program to run: compiled from the sources, or as it was given.
+fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
+    let folder = std::env::current_dir().context("cannot tell the working directory")?;
+    let mut preload = None;
+    let command = if arguments.sources.is_empty() {
+        let mut command = arguments.command.clone();
+        let file = runtime_library::find_program(&command[0])
+            .with_context(|| format!("there is no program {}", command[0].display()))?;
+        if !build::is_instrumented(&file) {
+            preload = Some(runtime_library::find()?);
+        }
+        command[0] = std::path::absolute(file)?.into();
+        command
+    } else {
+        let file = run.path("program");
+        let _stage = Stage::begin("compiling");
+        build::build(&arguments.sources, &arguments.flags, &file, true, None)?;
+        let mut command = vec![file.into_os_string()];
+        command.extend(arguments.command.iter().cloned());
+        command
+    };
+    Ok(Program {
+        command,
+        folder,
+        input: build::input(),
+        preload,
+        plan: String::new(),
+        session: arguments.session.session(),
+    })
+}

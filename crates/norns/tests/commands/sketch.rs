@@ -1,0 +1,346 @@
+//! `norns sketch` as a user runs it: the programs of tests/sketch, and every way in which a program can
+//! fail or not.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// An empty folder of this test.
+fn folder(test: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join("sketch")
+        .join(test);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn norns(folder: &Path, words: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_norns"))
+        .args(words)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let _ = pipe.write_all(input.as_bytes());
+    drop(pipe);
+    child.wait_with_output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    let error = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{error}"))
+}
+
+/// Sketches a program of the test's own; the exit status and the JSON.
+fn sketch(test: &str, source: &str, options: &[&str]) -> (Option<i32>, Value) {
+    let folder = folder(test);
+    fs::write(folder.join("program.c"), source).unwrap();
+    let mut words = vec!["sketch", "--format", "json", "program.c"];
+    words.extend(options);
+    let output = norns(&folder, &words, "");
+    let found = (output.status.code(), json(&output));
+    let mut left: Vec<String> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    left.sort();
+    assert_eq!(left, [".norns", "program.c"]);
+    found
+}
+
+/// The lines with this mark, by its number.
+fn marked(source: &str, mark: &str) -> Vec<u64> {
+    let mut found = Vec::new();
+    for number in 1.. {
+        let mark = format!("{mark} ({number})");
+        let Some(line) = source.lines().position(|line| line.contains(&mark)) else {
+            break;
+        };
+        found.push(line as u64 + 1);
+    }
+    found
+}
+
+/// The best predictor of a program of tests/sketch is at the marked lines, and an order is proved.
+fn check(name: &str) {
+    let path = root().join("tests/sketch").join(format!("{name}.c"));
+    let source = fs::read_to_string(&path).unwrap();
+    let words = [
+        "sketch",
+        "--format",
+        "json",
+        "--budget",
+        "120",
+        path.to_str().unwrap(),
+    ];
+    let output = norns(&folder(name), &words, "");
+    let found = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{found:#}");
+    let best = &found["predictors"][0];
+    let first = source.lines().next().unwrap();
+    let kinds: Vec<&str> = first
+        .strip_prefix("// sketch: ")
+        .unwrap()
+        .split(" or ")
+        .collect();
+    assert!(kinds.contains(&best["kind"].as_str().unwrap()), "{best:#}");
+    let places = best["places"].as_array().unwrap().iter();
+    let lines: Vec<u64> = places
+        .map(|place| place["line"].as_u64().unwrap())
+        .collect();
+    assert_eq!(lines, marked(&source, "cause"), "{best:#}");
+    if lines.len() > 1 {
+        let proof = &found["proof"];
+        assert_eq!(proof["forced"], serde_json::json!([5, 5]), "{proof}");
+        assert_eq!(proof["forbidden"], serde_json::json!([0, 5]), "{proof}");
+    }
+}
+
+#[test]
+fn apache() {
+    check("apache");
+}
+
+#[test]
+fn cppcheck() {
+    check("cppcheck");
+}
+
+#[test]
+fn curl() {
+    check("curl");
+}
+
+#[test]
+fn memcached() {
+    check("memcached");
+}
+
+#[test]
+fn pbzip2() {
+    check("pbzip2");
+}
+
+#[test]
+fn sqlite() {
+    check("sqlite");
+}
+
+#[test]
+fn transmission() {
+    check("transmission");
+}
+
+#[test]
+fn a_program_that_never_fails() {
+    let source = "int main(void) { return 3; }\n";
+    let (status, found) = sketch("never", source, &["--runs", "6"]);
+    assert_eq!(status, Some(0));
+    assert_eq!(found["failure"], Value::Null);
+    assert_eq!(found["predictors"], serde_json::json!([]));
+}
+
+#[test]
+fn a_program_that_always_fails() {
+    let source = "#include <assert.h>
+static int n;
+int main(void) {
+    n = -1;
+    assert(n > 0);
+}
+";
+    let (status, found) = sketch("always", source, &[]);
+    assert_eq!(status, Some(1));
+    let failure = &found["failure"];
+    assert_eq!(failure["kind"], "assertion");
+    assert_eq!(failure["what"], "failed the assertion `n > 0`");
+    assert_eq!(failure["place"]["line"], 5);
+    assert_eq!(failure["failed"], failure["runs"]);
+    assert_eq!(found["predictors"], serde_json::json!([]));
+    let note = found["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("every run failed"), "{note}");
+    let steps = found["steps"].as_array().unwrap();
+    assert!(
+        steps
+            .iter()
+            .any(|step| step["line"] == 4 && step["value"] == "-1"),
+        "{steps:#?}"
+    );
+}
+
+#[test]
+fn a_failure_before_main() {
+    let source = "#include <stdlib.h>
+__attribute__((constructor)) static void begin(void) {
+    abort();
+}
+int main(void) { return 0; }
+";
+    let (status, found) = sketch("before-main", source, &[]);
+    assert_eq!(status, Some(1));
+    assert_eq!(found["failure"]["kind"], "abort");
+    assert_eq!(found["failure"]["place"]["line"], 3);
+}
+
+#[test]
+fn other_kinds_of_failures() {
+    let hang = "#include <pthread.h>
+int main(void) {
+    pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&m);
+    pthread_mutex_lock(&m);
+    return 0;
+}
+";
+    let (status, found) = sketch("hang", hang, &["--runs", "2", "--time-limit", "3"]);
+    assert_eq!(
+        (status, &found["failure"]["kind"]),
+        (Some(1), &"hang".into())
+    );
+    let exit = "int main(void) { return 3; }\n";
+    let (status, found) = sketch("exit", exit, &["--runs", "2", "--failing-exit"]);
+    assert_eq!(
+        (status, &found["failure"]["kind"]),
+        (Some(1), &"exit".into())
+    );
+    let print = "#include <stdio.h>\nint main(void) { puts(\"lost 2 of 5\"); return 0; }\n";
+    let options = ["--runs", "2", "--failing-output", "lost"];
+    let (status, found) = sketch("output", print, &options);
+    assert_eq!(
+        (status, &found["failure"]["kind"]),
+        (Some(1), &"output".into())
+    );
+    assert_eq!(found["failure"]["what"], "printed `lost 2 of 5`");
+    let fault = "int main(void) { return *(volatile int *)8; }\n";
+    let (status, found) = sketch("fault", fault, &["--runs", "2"]);
+    assert_eq!(
+        (status, &found["failure"]["kind"]),
+        (Some(1), &"signal".into())
+    );
+    assert_eq!(found["failure"]["what"], "was killed by SIGSEGV");
+    assert_eq!(found["failure"]["place"]["line"], 1);
+}
+
+#[test]
+fn an_exception_that_nobody_catches() {
+    let folder = folder("terminate");
+    let source = "#include <stdexcept>\nint main() { throw std::runtime_error(\"no\"); }\n";
+    fs::write(folder.join("program.cpp"), source).unwrap();
+    let words = ["sketch", "--format", "json", "--runs", "2", "program.cpp"];
+    let found = json(&norns(&folder, &words, ""));
+    assert_eq!(found["failure"]["kind"], "terminate");
+    assert_eq!(
+        found["failure"]["what"],
+        "did not catch `std::runtime_error`"
+    );
+}
+
+/// A handler of the program's own keeps its signal: the program does not fail.
+#[test]
+fn a_program_that_handles_its_faults() {
+    let source = "#include <setjmp.h>
+#include <signal.h>
+static sigjmp_buf back;
+static void handle(int number) { siglongjmp(back, number); }
+int main(void) {
+    struct sigaction old;
+    sigaction(SIGSEGV, 0, &old);
+    if (old.sa_handler != SIG_DFL)
+        return 1;
+    signal(SIGSEGV, handle);
+    if (sigsetjmp(back, 1) == 0)
+        *(volatile int *)8 = 1;
+    return 0;
+}
+";
+    let (status, found) = sketch("handles", source, &["--runs", "4", "--failing-exit"]);
+    assert_eq!((status, &found["failure"]), (Some(0), &Value::Null));
+}
+
+#[test]
+fn arguments_input_and_children() {
+    let folder = folder("arguments");
+    let source = "#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    char line[16] = \"\";
+    assert(count == 2 && fgets(line, sizeof line, stdin) && !strcmp(line, \"from input\\n\"));
+    if (fork() == 0)
+        return 0;
+    int status;
+    wait(&status);
+    fclose(fopen(\"left.txt\", \"w\"));
+    return strcmp(words[1], \"--flag\");
+}
+";
+    fs::write(folder.join("program.c"), source).unwrap();
+    let words = [
+        "sketch",
+        "--format",
+        "json",
+        "--runs",
+        "4",
+        "--failing-exit",
+        "program.c",
+        "--",
+        "--flag",
+    ];
+    let output = norns(&folder, &words, "from input\n");
+    assert_eq!(output.status.code(), Some(0), "{:#}", json(&output));
+}
+
+#[test]
+fn a_program_that_fails_in_two_ways() {
+    let source = "#include <stdlib.h>
+#include <sys/random.h>
+int main(void) {
+    unsigned char byte;
+    if (getrandom(&byte, 1, 0) != 1)
+        return 0;
+    if (byte % 4 == 0)
+        abort();
+    if (byte % 4 == 1)
+        __builtin_trap();
+    return 0;
+}
+";
+    let (status, found) = sketch("two-ways", source, &["--runs", "60"]);
+    assert_eq!(status, Some(1));
+    let others = found["other_failures"].as_array().unwrap();
+    assert_eq!(others.len(), 1, "{found:#}");
+    let kinds = [&found["failure"]["kind"], &others[0]["kind"]];
+    assert!(
+        kinds.contains(&&"abort".into()) && kinds.contains(&&"signal".into()),
+        "{kinds:?}"
+    );
+}
+
+#[test]
+fn bad_usage() {
+    let folder = folder("usage");
+    for words in [
+        &["sketch"][..],
+        &["sketch", "absent.c"],
+        &["sketch", "--", "./absent"],
+    ] {
+        assert_eq!(
+            norns(&folder, words, "").status.code(),
+            Some(2),
+            "{words:?}"
+        );
+    }
+}
