@@ -20,6 +20,8 @@ const GOOD: usize = 10;
 const ALWAYS: usize = 8;
 /// How many orders are tried that predict the failure as well as the best one.
 const TRIED: usize = 4;
+/// The part of the time, in percent, after which a failure is explained with what is known.
+const SEARCH: u32 = 60;
 /// What counts as equally good.
 const NEARLY: f64 = 0.05;
 /// About how often threads lose their turn in a run, as far as the last one tells.
@@ -39,8 +41,8 @@ pub trait Program {
     /// The trace of an earlier run.
     fn trace(&mut self, number: u32) -> Result<Trace, Self::Error>;
 
-    /// Whether there is time for another run.
-    fn has_time(&self) -> bool;
+    /// Whether there is time for another run before this part of the time, in percent, is over.
+    fn has_time(&self, part: u32) -> bool;
 }
 
 /// A run as it was seen.
@@ -104,7 +106,13 @@ pub struct Shown {
 pub fn sketch<P: Program>(program: &mut P, options: &Options) -> Result<Sketch, P::Error> {
     let mut found = Found::default();
     for number in 0..options.runs {
-        if number > 0 && (!program.has_time() || found.is_enough(options)) {
+        // A proof is worth more than further failures.
+        let part = if found.failures.is_empty() {
+            100
+        } else {
+            SEARCH
+        };
+        if number > 0 && (!program.has_time(part) || found.is_enough(options)) {
             break;
         }
         let disturbance = match options.undisturbed {
@@ -331,7 +339,8 @@ fn prove<P: Program>(
     let mut first = None;
     for (index, experiments) in candidates {
         for experiment in experiments {
-            let Some(proof) = tried(program, options, sketch, experiment)? else {
+            let all = index == 0 && first.is_none();
+            let Some(proof) = tried(program, options, sketch, experiment, all)? else {
                 sketch.proof = first;
                 return Ok(());
             };
@@ -367,18 +376,20 @@ impl Sketch {
 
 /// How often the program fails with the order, and without; `None` if there is no time left. Any failure
 /// counts: the same cause can show at several places, and without it the program must not fail at all.
+/// Unless `all` are wanted, the first run that contradicts the cause is the last one.
 fn tried<P: Program>(
     program: &mut P,
     options: &Options,
     sketch: &Sketch,
     experiment: Experiment,
+    all: bool,
 ) -> Result<Option<Proof>, P::Error> {
     let mut counts = [(0, 0); 2];
     let mut number = sketch.runs.last().map_or(0, |run| run.number) + 1;
     let constraints = [experiment.force, experiment.forbid];
-    for (constraint, (failed, runs)) in constraints.into_iter().zip(&mut counts) {
+    for (at, constraint) in constraints.into_iter().enumerate() {
         for attempt in 0..options.proofs {
-            if !program.has_time() {
+            if !program.has_time(100) {
                 return Ok(None);
             }
             let how = ForFailure {
@@ -394,8 +405,15 @@ fn tried<P: Program>(
             }
             number += 1;
             let failure = failure::of_run(&seen.ended, &seen.output, &seen.trace, &options.signs);
-            *runs += 1;
-            *failed += usize::from(failure.is_some());
+            counts[at].0 += usize::from(failure.is_some());
+            counts[at].1 += 1;
+            let contradicts = failure.is_some() != (at == 0);
+            if contradicts && !all {
+                return Ok(Some(Proof {
+                    forced: counts[0],
+                    forbidden: counts[1],
+                }));
+            }
         }
     }
     let [forced, forbidden] = counts;

@@ -150,8 +150,9 @@ impl norns_sketch::Program for Repeated<'_> {
         Ok(norns_trace::read_understood(&self.trace_path(number))?.0)
     }
 
-    fn has_time(&self) -> bool {
-        self.deadline.left() > self.longest
+    fn has_time(&self, part: u32) -> bool {
+        let rest = self.deadline.time() * (100 - part) / 100;
+        self.deadline.left() > self.longest + rest
     }
 }
 
