@@ -117,31 +117,41 @@ fn memory_ends_evaluation() {
     }
 }
 
-/// A component without end uses up the time for compiling; what is known of it is searched then.
+/// A component without end uses up what compiling may spend; what is known of it is searched then.
 #[test]
 fn a_violation_near_the_start_of_an_endless_component_is_found() {
-    let budget = Budget {
+    let time = Budget {
         time: Some(Duration::from_secs(2)),
+        ..Budget::default()
+    };
+    let bytes = Budget {
+        bytes: Some(30 << 20),
+        ..Budget::default()
+    };
+    let states = Budget {
+        states: Some(10_000),
         ..Budget::default()
     };
     let text = "channel a, b
         P(n) = a -> P(n + 1)
         assert STOP [T= P(0) ||| b -> STOP";
-    let answer = answer(text, budget);
-    assert!(matches!(answer, Answer::Fails(Some(_))), "{answer:?}");
+    for budget in [time, bytes, states] {
+        let answer = answer(text, budget);
+        assert!(matches!(answer, Answer::Fails(Some(_))), "{answer:?}");
+    }
 }
 
 #[test]
 fn memory_ends_the_joining_of_components() {
     let text = "channel c, d : {0..499}
         P = c?x -> P
-        assert (P ||| P)[[c.x <- d.y | x <- {0..499}, y <- {0..499}]] :[deadlock free [F]]";
+        assert (P ||| P ||| P)[[c.x <- d.y | x <- {0..499}, y <- {0..499}]] :[deadlock free [F]]";
     let budget = |megabytes: u64| Budget {
         bytes: Some(megabytes << 20),
         ..Budget::default()
     };
     let Answer::Undecided(why) = answer(text, budget(90)) else {
-        panic!("half a million rules were joined in 90 MB");
+        panic!("750,000 rules were joined in 90 MB");
     };
     assert!(why.contains("joining"), "{why}");
     let answer = answer(text, budget(2000));

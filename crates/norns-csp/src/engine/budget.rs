@@ -126,10 +126,9 @@ impl Meter {
         self.budget.bytes
     }
 
-    /// How many of the bytes for compiling are left.
+    /// How many bytes are left, those for the search included.
     pub fn bytes_left(&self) -> Option<u64> {
-        let limit = self.budget.bytes? / 4 * 3;
-        Some(limit.saturating_sub(self.bytes.get()))
+        Some(self.budget.bytes?.saturating_sub(self.bytes.get()))
     }
 
     /// How much of the time for compiling is left.
