@@ -98,6 +98,10 @@ fn memory_ends_evaluation() {
          total(<>) = 0
          total(<s>^rest) = #s + total(rest)
          assert STOP [T= c!(total(table) % 2) -> STOP",
+        "channel c : {0..1}
+         assert STOP [T= c!(card(Set({1..19})) % 2) -> STOP",
+        "channel c : {0..1}
+         assert STOP [T= c!(length(concat(<<0..x> | x <- <0..3000>>)) % 2) -> STOP",
         "channel c, d : {0..999}
          P = c?x -> P
          assert P[[c.x <- d.y | x <- {0..999}, y <- {0..999}]] :[deadlock free [F]]",

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::machine::{Evaluator, Result};
+use super::machine::{Error, Evaluator, Result};
 use super::set::Set;
 use super::value::Value;
 use crate::syntax::source::Span;
@@ -104,17 +104,30 @@ impl Evaluator {
             self.large.retain(|_, value| value.elements() > 0);
             self.large_elements = self.large.values().map(LargeValue::elements).sum();
             if self.bytes() + self.processes.bytes() > bytes {
-                return Err(self.spent(
-                    span,
-                    format!(
-                        "the budget of {} MB ended while this was evaluated",
-                        bytes >> 20
-                    ),
-                    "a larger memory budget lets it go on (--memory)",
-                ));
+                return Err(self.out_of_memory(bytes, span));
             }
         }
         Ok(())
+    }
+
+    /// An error if so many elements more do not fit into memory.
+    pub(super) fn room_for(&mut self, elements: usize, span: Span) -> Result<()> {
+        let bytes = elements.saturating_mul(BYTES_PER_ELEMENT) as u64;
+        match self.limits.bytes {
+            Some(limit) if self.bytes() + self.processes.bytes() + bytes > limit => {
+                Err(self.out_of_memory(limit, span))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn out_of_memory(&self, limit: u64, span: Span) -> Error {
+        let megabytes = limit >> 20;
+        self.spent(
+            span,
+            format!("the budget of {megabytes} MB ended while this was evaluated"),
+            "a larger memory budget lets it go on (--memory)",
+        )
     }
 
     /// Remembers that a value is kept, if it is large.

@@ -157,6 +157,7 @@ impl Evaluator {
                 let mut items = Vec::new();
                 for inner in outer.items() {
                     let inner = self.seq_full(as_seq(inner).clone(), span)?;
+                    self.room_for(items.len() + inner.items().len(), span)?;
                     items.extend(inner.items().iter().cloned());
                 }
                 Value::Seq(super::value::Seq::new(items))

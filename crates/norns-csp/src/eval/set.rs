@@ -188,6 +188,9 @@ impl Evaluator {
                 if elements.len() >= 60 || 1 << elements.len() > self.limits.elements {
                     return Err(self.too_large(span));
                 }
+                // Half of the elements each, on average, and a set to hold them.
+                let size = (elements.len() / 2 + 3) << elements.len();
+                self.room_for(size, span)?;
                 let mut all = Vec::with_capacity(1 << elements.len());
                 for mask in 0..1usize << elements.len() {
                     self.work(1, span)?;
