@@ -11,8 +11,6 @@ use crate::check::{Check, Evidence, Progress, predicted};
 use crate::confirm::{Confirmation, Tried};
 use crate::program::{Outcome, Program};
 
-/// A rule that is broken after many events is shown with the last ones.
-const SHOWN: usize = 4;
 /// How often a rule is tried to break with random priorities, when no schedule does.
 const RANDOM_TRIES: u64 = 5;
 /// How many schedules of one order of events are tried: after the first, those that `refine` makes of what
@@ -111,7 +109,7 @@ impl<E> Check<'_, E> {
                 events: order.clone(),
                 deadlock: None,
             };
-            let mut tries = Tries::of(&broken);
+            let mut tries = Tries::of(confirmation.trace, &broken);
             confirmation.try_to_break(property, &broken, Way::Events, *limits, &mut tries)?;
             if tries.how.is_some() {
                 self.add_broken(run, confirmation.trace, &broken, tries)?;
@@ -128,7 +126,7 @@ impl<E> Check<'_, E> {
         broken: &Broken,
         tries: Tries,
     ) -> Result<(), E> {
-        let mut finding = predicted(trace).finding(&witness(broken));
+        let mut finding = predicted(trace).finding(&witness(trace, broken));
         finding.kind = Kind::Order;
         finding.rule = Some(broken.rule.clone());
         match tries.how {
@@ -142,11 +140,10 @@ impl<E> Check<'_, E> {
     }
 }
 
-/// The schedule that breaks a rule, with the last of its events.
-fn witness(broken: &Broken) -> Witness {
-    let shown = broken.events.len().saturating_sub(SHOWN);
+/// The schedule that breaks a rule, with the events that are shown.
+fn witness(trace: &Trace, broken: &Broken) -> Witness {
     let order = Bug::Order {
-        events: broken.events[shown..].to_vec(),
+        events: broken.shown(trace),
     };
     Witness {
         schedule: broken.schedule.clone(),
@@ -164,9 +161,9 @@ struct Tries {
 }
 
 impl Tries {
-    fn of(broken: &Broken) -> Self {
+    fn of(trace: &Trace, broken: &Broken) -> Self {
         Tries {
-            last: Tried::not_replayed(&witness(broken)),
+            last: Tried::not_replayed(&witness(trace, broken)),
             how: None,
             verdict: None,
         }
@@ -180,7 +177,7 @@ impl<P: Program> Confirmation<'_, P> {
         broken: &Broken,
         limits: Limits,
     ) -> Result<Tries, P::Error> {
-        let mut tries = Tries::of(broken);
+        let mut tries = Tries::of(self.trace, broken);
         let Witness { schedule, bug } = tries.last.witness.clone();
         // The schedule of a round, with the order of all events and not only of those that are shown.
         let order = Bug::Order {

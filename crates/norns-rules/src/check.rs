@@ -67,6 +67,40 @@ pub struct Broken {
     pub deadlock: Option<Bug>,
 }
 
+/// A rule that is broken after many events is shown with the last ones.
+const SHOWN: usize = 4;
+
+impl Broken {
+    /// The events that a person needs to see: the last ones, of the object that the rule speaks of; of `never A then
+    /// B` the last A and the B.
+    pub fn shown(&self, trace: &Trace) -> Vec<EventIndex> {
+        let custom = |event: EventIndex| match trace.events[event.index()].op {
+            Op::Custom(custom) => &trace.customs[custom as usize],
+            op => panic!("{op:?} is no custom event"),
+        };
+        let Some(&last) = self.events.last() else {
+            return Vec::new();
+        };
+        let object = |event| custom(event).fields.get(field_of_each(&self.rule)?);
+        let of_object = |event: &&EventIndex| object(**event) == object(last);
+        let mut shown: Vec<EventIndex> = self.events.iter().filter(of_object).copied().collect();
+        let words: Vec<&str> = self.rule.split_whitespace().collect();
+        if let ["never", first, "then", ..] = words[..]
+            && let [earlier @ .., _] = &shown[..]
+            && let Some(&first) = { earlier.iter() }.rfind(|event| custom(**event).name == first)
+        {
+            shown = vec![first, last];
+        }
+        shown.drain(..shown.len().saturating_sub(SHOWN));
+        shown
+    }
+}
+
+/// The field that a rule speaks of every value of apart.
+pub(crate) fn field_of_each(rule: &str) -> Option<usize> {
+    rule.rsplit_once("for each #")?.1.parse().ok()
+}
+
 /// What became of one assertion on a part of a run.
 pub(crate) enum Verdict {
     Holds,

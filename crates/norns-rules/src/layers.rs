@@ -3,22 +3,25 @@
 //! 1. the whole run, if it is short or the property speaks of synchronisation itself;
 //! 2. the slice of all events of the property. What holds there holds;
 //! 3. the slices of the events with one value in a field each. A rule that speaks of every value of that field
-//!    apart is decided by them; for other rules they only find;
+//!    apart is decided by them, so there they come first; for other rules they only find;
 //! 4. windows: the events before a window happen as in the run, those in it in any order, later ones not at all. They
 //!    only find.
+//!
+//! Of the events of `never A then B` and `always A before B` only those of each thread are kept that decide
+//! (`deciding`).
 //!
 //! A schedule of a slice counts when `realise` finds one of the whole run with the same order of events, and
 //! when that order breaks the assertion. Orders for which it finds none are kept: the program itself may know how
 //! to follow them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use norns_model::{Meaning, Model};
 use norns_trace::{EventIndex, Op, Trace};
 
-use crate::check::{Broken, Checked, Limits, Observed, Undecided, Verdict};
+use crate::check::{Broken, Checked, Limits, Observed, Undecided, Verdict, field_of_each};
 use crate::property::{Property, PropertyError};
 use crate::slice::{Slicer, realise};
 
@@ -190,33 +193,62 @@ impl Layers<'_> {
     }
 
     fn check(&self, assertion: usize, rule: &str) -> Result<Found, PropertyError> {
-        let all = self.slice(assertion, rule, &self.events, 0, self.limits(SHARE))?;
-        let all = match all.why_open() {
-            ControlFlow::Continue(open) => open,
-            ControlFlow::Break(found) => return Ok(found),
-        };
-        let apart = match self.each_value(assertion, rule)?.why_open() {
-            ControlFlow::Continue(open) => open,
-            ControlFlow::Break(found) => return Ok(found),
-        };
-        let windows = match self.windows(assertion, rule)?.why_open() {
-            ControlFlow::Continue(open) => open,
-            ControlFlow::Break(found) => return Ok(found),
-        };
-        let mut open = Open {
-            reason: format!(
-                "the slice of its {} events: {}; {}; {}",
-                self.events.len(),
-                all.reason,
-                apart.reason,
-                windows.reason
-            ),
-            orders: Vec::new(),
-        };
-        for layer in [all, apart, windows] {
-            open.take_orders(layer);
+        type Layer<'a> = fn(&Layers<'a>, usize, &str) -> Result<Found, PropertyError>;
+        let mut layers: [Layer; 3] = [Layers::all, Layers::each_value, Layers::windows];
+        if field_of_each(rule).is_some() {
+            layers.swap(0, 1);
+        }
+        let mut open = Open::default();
+        for layer in layers {
+            match layer(self, assertion, rule)?.why_open() {
+                ControlFlow::Continue(other) => {
+                    let and = if open.reason.is_empty() { "" } else { "; " };
+                    open.reason = format!("{}{and}{}", open.reason, other.reason);
+                    open.take_orders(other);
+                }
+                ControlFlow::Break(found) => return Ok(found),
+            }
         }
         Ok(Found::Open(open))
+    }
+
+    /// The slice of all events.
+    fn all(&self, assertion: usize, rule: &str) -> Result<Found, PropertyError> {
+        let events = self.deciding(rule, &self.events);
+        let mut found = self.slice(assertion, rule, &events, 0, self.limits(SHARE))?;
+        if let Found::Open(open) = &mut found {
+            open.reason = format!("the slice of its {} events: {}", events.len(), open.reason);
+        }
+        Ok(found)
+    }
+
+    /// Of the events of a rule that two events break if anything does: of each thread the first one that may come
+    /// too early, and the one that may come too late. All events of other rules.
+    fn deciding(&self, rule: &str, events: &[EventIndex]) -> Vec<EventIndex> {
+        let words: Vec<&str> = rule.split_whitespace().collect();
+        let (early, late) = match words[..] {
+            ["never", a, "then", b, ..] => ([a, a], Some(b)),
+            ["always", a, "before", b, ..] => ([a, b], None),
+            _ => return events.to_vec(),
+        };
+        let trace = self.slicer.model.trace;
+        let name = |event: EventIndex| match trace.events[event.index()].op {
+            Op::Custom(custom) => &trace.customs[custom as usize].name[..],
+            _ => "",
+        };
+        let key = |event: EventIndex| (trace.events[event.index()].thread, name(event));
+        let mut first = BTreeMap::new();
+        let mut last = BTreeMap::new();
+        for &event in events {
+            if early.contains(&name(event)) {
+                first.entry(key(event)).or_insert(event);
+            }
+            if late == Some(name(event)) {
+                last.insert(key(event), event);
+            }
+        }
+        let kept: BTreeSet<EventIndex> = first.into_values().chain(last.into_values()).collect();
+        kept.into_iter().collect()
     }
 
     /// The slice of these events.
@@ -250,12 +282,15 @@ impl Layers<'_> {
         for event in events {
             is_chosen[event.index()] = true;
         }
-        let Some(schedule) = realise(self.slicer.model, &order, &is_chosen) else {
+        let Some(mut schedule) = realise(self.slicer.model, &order, &is_chosen) else {
             return Ok(Found::Open(Open {
                 reason: "no schedule of the whole run was found for one of the slice".into(),
                 orders: vec![order],
             }));
         };
+        if let Some(end) = self.first_break(rule, &schedule) {
+            schedule.truncate(end + 1);
+        }
         // Events that are not in the slice may have made the order right.
         let broken = broken(trace, assertion, rule.into(), String::new(), schedule);
         let run: Vec<Observed> = { broken.events.iter() }
@@ -270,10 +305,32 @@ impl Layers<'_> {
         })
     }
 
+    /// Where a schedule first breaks a rule `never A then B`: an event that is not in the slice may do so before the
+    /// last one that is.
+    fn first_break(&self, rule: &str, schedule: &[EventIndex]) -> Option<usize> {
+        let words: Vec<&str> = rule.split_whitespace().collect();
+        let ["never", a, "then", b, ..] = words[..] else {
+            return None;
+        };
+        let trace = self.slicer.model.trace;
+        let mut after = BTreeSet::new();
+        schedule.iter().position(|event| {
+            let Op::Custom(custom) = trace.events[event.index()].op else {
+                return false;
+            };
+            let custom = &trace.customs[custom as usize];
+            let object = field_of_each(rule).and_then(|field| custom.fields.get(field));
+            let breaks = custom.name == b && after.contains(&object);
+            if custom.name == a {
+                after.insert(object);
+            }
+            breaks
+        })
+    }
+
     /// The events with each value of a field apart.
     fn each_value(&self, assertion: usize, rule: &str) -> Result<Found, PropertyError> {
-        let (_, each) = rule.rsplit_once("for each #").unwrap_or((rule, ""));
-        let each: Option<usize> = each.parse().ok();
+        let each = field_of_each(rule);
         let trace = self.slicer.model.trace;
         let mut by_value: BTreeMap<&str, Vec<EventIndex>> = BTreeMap::new();
         for &event in &self.events {
@@ -291,7 +348,8 @@ impl Layers<'_> {
         let mut held = 0;
         for (done, events) in by_value.values().enumerate() {
             let parts = SHARE.saturating_mul((values - done) as u32) / 2;
-            match self.slice(assertion, rule, events, 0, self.limits(parts.max(2)))? {
+            let events = self.deciding(rule, events);
+            match self.slice(assertion, rule, &events, 0, self.limits(parts.max(2)))? {
                 Found::Holds => held += 1,
                 Found::Broken(broken) => return Ok(Found::Broken(broken)),
                 Found::Open(of_value) => open.take_orders(of_value),

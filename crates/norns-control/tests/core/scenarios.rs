@@ -567,15 +567,17 @@ fn a_schedule_of_events_is_given_up_when_nobody_can_go_on() {
             ..Schedule::empty()
         });
     });
+    assert_eq!(game.arrive(MAIN, Code::End, 0), Act::Go(Turn::Free));
     game.say(MAIN, Happened::Ends);
     assert_eq!(game.lock(ONE, LOCK, GOT), Act::Go(Turn::Free));
     assert!(matches!(game.lock(TWO, LOCK, Tried::Busy), Act::Sleep(_)));
-    let mut act = game.arrive(ONE, Code::Custom, 0);
-    while matches!(act, Act::Sleep(_)) {
-        act = game.wakes_after(ONE, act);
-    }
-    let why = Why::IsBlocked;
-    assert!(matches!(act, Act::Stop(Stop::Diverged(diverged)) if diverged.why == why));
+    game.all_asleep = true;
+    let act = game.arrive(ONE, Code::Custom, 0);
+    let act = game.sleeps(ONE, act);
+    let Act::Stop(Stop::Diverged(diverged)) = act else {
+        panic!("{act:?}");
+    };
+    assert_eq!(diverged.why, Why::IsBlocked);
 }
 
 #[test]
