@@ -300,6 +300,11 @@ impl<'a, P: Program> Confirmation<'a, P> {
         Ok(Settled::No)
     }
 
+    /// Whether some replay has shown a loop that waits for the one access of this race with the other.
+    pub fn knows_loop(&self, tried: &Tried) -> bool {
+        self.loops.waits(self.trace, &tried.witness.bug)
+    }
+
     /// Whether a loop that some replay has shown orders the accesses of a race.
     pub fn is_ordered_by_known_loop(&self, bug: &Bug) -> bool {
         self.loops.order(self.trace, bug, Proof::Detector)
@@ -335,7 +340,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
                     let is_enough = match on_miss {
                         OnMiss::GiveUp => true,
                         OnMiss::Hunt => proof == Proof::BothHeld,
-                        OnMiss::LookForLoop => self.loops.waits(self.trace, &tried.witness.bug),
+                        OnMiss::LookForLoop => self.knows_loop(tried),
                     };
                     if is_enough {
                         break;

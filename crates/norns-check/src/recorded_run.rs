@@ -35,7 +35,7 @@ const MOST_TRIED_FOR_LOOPS: usize = 16;
 /// Of how many places of variables the races are tried first, to see the loops that wait for them.
 const MOST_AWAITED: usize = 4;
 /// The part of the time that these may take.
-const SHARE_FOR_AWAITED: (u32, u32) = (1, 6);
+const SHARE_FOR_AWAITED: (u32, u32) = (1, 4);
 /// The part of the time that is left, after the prediction, that the tries of races may take.
 const SHARE_FOR_LOOPS: (u32, u32) = (1, 2);
 
@@ -107,7 +107,11 @@ impl<E> Check<'_, E> {
     ) -> Result<(), E> {
         let (part, whole) = SHARE_FOR_AWAITED;
         self.work.stage(part, whole, || {
-            self.show_again(run, confirmation, awaited, OnMiss::LookForLoop)
+            // Every one gets its first try before one of them gets another.
+            self.show_again(run, confirmation, awaited.clone(), OnMiss::GiveUp)?;
+            let is_open = |(_, tried): &(Finding, Tried)| !confirmation.knows_loop(tried);
+            let open = awaited.into_iter().filter(is_open).collect();
+            self.show_again(run, confirmation, open, OnMiss::LookForLoop)
         })
     }
 
