@@ -8,8 +8,8 @@
 use norns_wire::report::{Unheld, Why};
 
 use super::patience::{
-    HELD_FOR, HELD_WHILE_COMPUTING, IDLE_LOOKS, MILLISECOND, Patience, READER_WATCHED_FOR,
-    SEEN_TO_PASS, Wait, idle_looks, lingers_for, standstill,
+    HELD_FOR, IDLE_LOOKS, MILLISECOND, Patience, READER_WATCHED_FOR, SEEN_TO_PASS, Wait,
+    held_while_computing, idle_looks, lingers_for, standstill,
 };
 use super::replay::{diverged, nobody_runs, wait_for_head};
 use super::{Decision, Policy};
@@ -313,7 +313,7 @@ impl Hold {
         };
         let why = why.or_else(|| {
             let patience = if entry.watch.computes(board) {
-                HELD_WHILE_COMPUTING
+                held_while_computing(board)
             } else {
                 HELD_FOR
             };

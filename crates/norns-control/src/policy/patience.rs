@@ -13,11 +13,6 @@ pub const HELD_FOR: Patience = Patience {
     processor: 300 * MILLISECOND,
     longest: 10_000 * MILLISECOND,
 };
-/// The same while the other thread is seen to compute: it will come when it is done.
-pub const HELD_WHILE_COMPUTING: Patience = Patience {
-    wall: HELD_FOR.longest,
-    ..HELD_FOR
-};
 /// After so many lingers threads linger half as long, after twice as many a third, and so on.
 const OFTEN: u32 = 10;
 const LINGERS_FOR: Patience = Patience {
@@ -113,6 +108,21 @@ pub fn lingers_for(board: &Board, lingered: u32) -> Patience {
         wall: LINGERS_FOR.wall / part,
         processor: LINGERS_FOR.processor / part,
         longest: longest / part,
+    }
+}
+
+/// How long a thread is held for another one that is seen to compute: that will come when it is done, but
+/// computes several times as long as in the recorded run.
+pub fn held_while_computing(board: &Board) -> Patience {
+    const SLOWER: i64 = 15;
+    let pace = board.schedule.map_or(0, |schedule| schedule.pace);
+    let longest = pace
+        .saturating_mul(SLOWER)
+        .clamp(HELD_FOR.longest, 6 * HELD_FOR.longest);
+    Patience {
+        wall: longest,
+        longest,
+        ..HELD_FOR
     }
 }
 
