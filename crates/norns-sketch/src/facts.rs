@@ -134,8 +134,10 @@ pub struct Values {
 pub struct Facts {
     pub format: u32,
     /// With the events of one occurrence.
+    #[serde(with = "pairs")]
     pub orders: BTreeMap<Order, Vec<u32>>,
     /// By statement and whether it writes there.
+    #[serde(with = "pairs")]
     pub values: BTreeMap<(u64, bool), Values>,
     /// The statements at which a branch arrived, with the first event.
     pub branches: BTreeMap<u64, u32>,
@@ -432,5 +434,31 @@ impl Location {
             }
         }
         self.last.insert(one.thread, (one, Vec::new()));
+    }
+}
+
+/// Maps whose keys JSON does not allow, as lists of pairs.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<K, V, S>(map: &BTreeMap<K, V>, serializer: S) -> Result<S::Ok, S::Error>
+    where
+        K: Serialize,
+        V: Serialize,
+        S: Serializer,
+    {
+        serializer.collect_seq(map)
+    }
+
+    pub fn deserialize<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        let pairs: Vec<(K, V)> = Vec::deserialize(deserializer)?;
+        Ok(pairs.into_iter().collect())
     }
 }

@@ -119,6 +119,13 @@ impl Predictor {
         }
     }
 
+    fn is_number(&self) -> bool {
+        let Fact::Value { is, .. } = &self.fact else {
+            return false;
+        };
+        matches!(is, Is::Equal(_) | Is::Above(_) | Is::Below(_))
+    }
+
     fn rank(&self) -> u32 {
         match &self.fact {
             Fact::Order {
@@ -282,8 +289,10 @@ pub fn rank(
             events: fact.events(shown),
             fact,
         })
-        // What is true of every run predicts nothing.
+        // What is true of every run predicts nothing, and a number that most failing runs do not have
+        // is chance.
         .filter(|predictor| good.is_empty() || predictor.good.0 < predictor.good.1)
+        .filter(|predictor| !predictor.is_number() || predictor.recall() > 0.5)
         .collect();
     let is_at_failure =
         |predictor: &Predictor| failed_at.is_some_and(|pc| predictor.statements().contains(&pc));

@@ -232,11 +232,8 @@ impl Found {
         let mut predictors = Vec::new();
         let (mut failing_run, mut good_run) = (None, None);
         if let Some(first) = failing.first() {
-            let facts =
-                |runs: &[&Run]| runs.iter().map(|run| run.facts.clone()).collect::<Vec<_>>();
-            let (failing_facts, good_facts) = (facts(&failing), facts(&good));
-            let failing_facts: Vec<&Facts> = failing_facts.iter().collect();
-            let good_facts: Vec<&Facts> = good_facts.iter().collect();
+            let failing_facts: Vec<&Facts> = failing.iter().map(|run| &run.facts).collect();
+            let good_facts: Vec<&Facts> = good.iter().map(|run| &run.facts).collect();
             let place = self.failures[0].0.place.as_ref().map(|place| place.pc);
             let rank =
                 |shown: &Run| predictor::rank(&failing_facts, &good_facts, &shown.facts, place);

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use norns_trace::{EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
 use norns_wire::environment::FAILURE;
 
+use crate::facts::Statement;
 use crate::predictor::Predictor;
 
 /// How many steps are shown at most besides those of the predictor.
@@ -119,12 +120,16 @@ fn forks(trace: &Trace, threads: &BTreeSet<ThreadId>) -> Vec<EventIndex> {
         .collect()
 }
 
-/// The last accesses of the thread that failed, or of all threads.
+/// The last accesses before the failure of the thread that failed, or of all threads.
 fn last_accesses(trace: &Trace, failure: Option<usize>) -> Vec<EventIndex> {
     let thread = failure.map(|index| trace.events[index].thread);
-    let events = trace.events.iter().enumerate().rev();
+    let before = &trace.events[..failure.unwrap_or(trace.events.len())];
+    let events = before.iter().enumerate().rev();
     let found = events.filter(|(_, event)| {
-        Touch::of(event.op).is_some() && thread.is_none_or(|thread| thread == event.thread)
+        let touch = Touch::of(event.op);
+        touch.is_some_and(|touch| touch.kind != TouchKind::Allocate)
+            && thread.is_none_or(|thread| thread == event.thread)
+            && Statement::of(trace, event.place).line > 0
     });
     found
         .map(|(index, _)| EventIndex::from_index(index))

@@ -109,6 +109,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let sketch = norns_sketch::sketch(&mut repeated, &options)?;
     repeated.finish(&sketch)?;
     let mut cause = view::cause(&sketch, &options);
+    cause.notes.extend(repeated.gaps());
     cause.relative_to(&run.about()?.folder);
     saved::save(&run, &program)?;
     let picture = keep::keep(&arguments, &run, &sketch, &mut cause)?;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use norns_replay::record::Kept;
 use norns_replay::{Files, ForFailure, How, Limits, Program, record};
 use norns_sketch::{Seen, Sketch};
-use norns_trace::Trace;
+use norns_trace::{Trace, Warning};
 
 use super::Arguments;
 use crate::check::inputs;
@@ -34,6 +34,8 @@ pub struct Repeated<'a> {
     numbers: Vec<u32>,
     stage: Option<Stage>,
     failed: usize,
+    /// How many runs had more events than are kept.
+    cut: usize,
 }
 
 impl<'a> Repeated<'a> {
@@ -52,11 +54,30 @@ impl<'a> Repeated<'a> {
             numbers: Vec::new(),
             stage: None,
             failed: 0,
+            cut: 0,
         }
     }
 
     fn trace_path(&self, number: u32) -> PathBuf {
         self.run.path(&trace_name(number, None))
+    }
+
+    /// What was not seen of the runs, in sentences.
+    pub fn gaps(&self) -> Vec<String> {
+        let mut gaps = Vec::new();
+        if self.program.preload.is_some() {
+            gaps.push(
+                "the program was not built with norns-cc: of its threads only the synchronisation is seen"
+                    .into(),
+            );
+        }
+        if self.cut > 0 {
+            gaps.push(format!(
+                "in {} runs only the first {EVENTS} events are known, and the failure may lie behind them",
+                self.cut
+            ));
+        }
+        gaps
     }
 
     /// Removes the traces of the runs that are not shown.
@@ -133,6 +154,8 @@ impl norns_sketch::Program for Repeated<'_> {
             limits,
             How::ForFailure(how),
         )?;
+        let is_cut = |warning: &Warning| matches!(warning, Warning::Cut { .. });
+        self.cut += usize::from(recorded.warnings.iter().any(is_cut));
         self.longest = self.longest.max(begin.elapsed());
         self.deadline.start(Instant::now());
         self.numbers.push(number);
