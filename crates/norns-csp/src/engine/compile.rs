@@ -70,11 +70,18 @@ pub struct Terms<'m> {
 }
 
 impl Compiler {
-    /// Starts a new check: counts the memory of the components that are kept of others.
+    /// Starts a new check: counts the memory of the components that are kept of others. They are
+    /// dropped if they would leave this one too little.
     pub fn begin(&mut self, context: &Context, meter: &Meter) {
         self.wasted = 0;
         let machines: u64 = self.machines.values().map(|m| m.bytes()).sum();
-        meter.keep(0, machines + self.semantics.bytes() + context.bytes());
+        let mut kept = machines + self.semantics.bytes();
+        if meter.byte_limit().is_some_and(|limit| kept > limit / 4) {
+            self.machines.clear();
+            self.semantics.clear();
+            kept = self.semantics.bytes();
+        }
+        meter.keep(0, kept + context.bytes());
     }
 
     /// The network of a process.
