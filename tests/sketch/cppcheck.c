@@ -12,7 +12,7 @@ struct token {
 static struct token *add(struct token *list, int kind) {
     struct token *token = malloc(sizeof *token);
     token->kind = kind;
-    token->next = list;
+    token->next = list; // before (1)
     return token;
 }
 

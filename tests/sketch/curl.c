@@ -14,7 +14,7 @@ struct pattern {
 static void parse(struct pattern *pattern) {
     for (const char *c = pattern->text; *c; c++) {
         if (*c == '{')
-            pattern->open++;
+            pattern->open++; // before (1)
         if (*c == '}')
             pattern->open--;
     }

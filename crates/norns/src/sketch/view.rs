@@ -219,7 +219,9 @@ fn steps(sketch: &Sketch, shown: &Shown, places: &Places) -> Vec<cause::Step> {
         } = &best.fact
         && let Some(late) = places.predictor(best).places.into_iter().nth(1)
     {
-        all.push(cause::Step {
+        let after = all.iter().rposition(|step| step.predicts);
+        let at = after.map_or(all.len(), |after| after + 1);
+        let step = cause::Step {
             thread: late.thread,
             file: late.file,
             line: late.line,
@@ -227,7 +229,8 @@ fn steps(sketch: &Sketch, shown: &Shown, places: &Places) -> Vec<cause::Step> {
             what: "has not happened yet".into(),
             value: String::new(),
             predicts: true,
-        });
+        };
+        all.insert(at, step);
     }
     all
 }
