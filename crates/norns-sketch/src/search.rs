@@ -17,7 +17,7 @@ use crate::steps::{self, Step};
 const FAILURES: usize = 5;
 const GOOD: usize = 10;
 /// A program that failed so often without a good run always fails.
-const ALWAYS: usize = 8;
+const ALWAYS: usize = 20;
 /// How many orders are tried that predict the failure as well as the best one.
 const TRIED: usize = 4;
 /// The part of the time, in percent, after which a failure is explained with what is known.
