@@ -399,13 +399,16 @@ fn calls(trace: &Trace, index: EventIndex) -> impl Iterator<Item = EventIndex> {
     let earlier = (0..index.index()).rev().map(EventIndex::from_index);
     earlier.filter(move |earlier| {
         let event = trace.events[earlier.index()];
-        match event.op {
-            Op::Leave if event.thread == thread => returned += 1,
-            Op::Enter if event.thread == thread && returned > 0 => returned -= 1,
-            Op::Enter => return event.thread == thread,
-            _ => {}
+        if event.thread != thread || !is_call(event.op) {
+            return false;
         }
-        false
+        if event.op == Op::Leave {
+            returned += 1;
+            return false;
+        }
+        let has_returned = returned > 0;
+        returned -= i32::from(has_returned);
+        !has_returned
     })
 }
 

@@ -74,9 +74,12 @@ impl Broken {
     /// The events that a person needs to see: the last ones, of the object that the rule speaks of; of `never A then
     /// B` the last A and the B.
     pub fn shown(&self, trace: &Trace) -> Vec<EventIndex> {
-        let custom = |event: EventIndex| match trace.events[event.index()].op {
-            Op::Custom(custom) => &trace.customs[custom as usize],
-            op => panic!("{op:?} is no custom event"),
+        let custom = |event: EventIndex| {
+            let op = trace.events[event.index()].op;
+            let Op::Custom(custom) = op else {
+                panic!("{op:?} is no custom event");
+            };
+            &trace.customs[custom as usize]
         };
         let Some(&last) = self.events.last() else {
             return Vec::new();

@@ -232,9 +232,11 @@ impl Layers<'_> {
             _ => return events.to_vec(),
         };
         let trace = self.slicer.model.trace;
-        let name = |event: EventIndex| match trace.events[event.index()].op {
-            Op::Custom(custom) => &trace.customs[custom as usize].name[..],
-            _ => "",
+        let name = |event: EventIndex| {
+            let Op::Custom(custom) = trace.events[event.index()].op else {
+                return "";
+            };
+            &trace.customs[custom as usize].name[..]
         };
         let key = |event: EventIndex| (trace.events[event.index()].thread, name(event));
         let mut first = BTreeMap::new();

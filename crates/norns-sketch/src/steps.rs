@@ -110,10 +110,8 @@ fn origins(trace: &Trace, core: &BTreeSet<EventIndex>) -> Vec<EventIndex> {
 
 fn forks(trace: &Trace, threads: &BTreeSet<ThreadId>) -> Vec<EventIndex> {
     let events = trace.events.iter().enumerate();
-    let found = events.filter(|(_, event)| match event.op {
-        Op::Fork(child) => threads.contains(&child),
-        _ => false,
-    });
+    let found =
+        events.filter(|(_, event)| matches!(event.op, Op::Fork(child) if threads.contains(&child)));
     found
         .map(|(index, _)| EventIndex::from_index(index))
         .take(MOST / 2)
