@@ -190,6 +190,18 @@ const PARALLEL_LEVEL: usize = 1024;
 const ROUND: usize = 1 << 15;
 const SMALL_ROUND: usize = 1 << 9;
 
+/// Does the tasks at the same time, the first one on this thread: starting threads is what a small level costs.
+fn in_parallel<T: Send>(mut tasks: impl Iterator<Item = T>, does: impl Fn(T) + Sync) {
+    let first = tasks.next();
+    let does = &does;
+    std::thread::scope(|scope| {
+        for task in tasks {
+            scope.spawn(move || does(task));
+        }
+        first.into_iter().for_each(does);
+    });
+}
+
 impl<'a> Search<'a> {
     pub fn new(
         network: &'a Network,
@@ -376,20 +388,15 @@ impl<'a> Search<'a> {
                 .collect();
             if parallel {
                 let this = &*self;
-                std::thread::scope(|scope| {
-                    for (shard, worker) in workers.iter_mut().enumerate() {
-                        let range = from[shard]..to[shard];
-                        scope.spawn(move || this.work(worker, shard, range, level, pass));
-                    }
+                let shards = workers.iter_mut().enumerate();
+                in_parallel(shards, |(shard, worker)| {
+                    this.work(worker, shard, from[shard]..to[shard], level, pass);
                 });
                 let workers = &*workers;
-                std::thread::scope(|scope| {
-                    for (target, shard) in self.store.shards.iter_mut().enumerate() {
-                        scope.spawn(move || {
-                            for worker in workers {
-                                shard.insert_all(&worker.out[target]);
-                            }
-                        });
+                let shards = self.store.shards.iter_mut().enumerate();
+                in_parallel(shards, |(target, shard)| {
+                    for worker in workers {
+                        shard.insert_all(&worker.out[target]);
                     }
                 });
             } else {
