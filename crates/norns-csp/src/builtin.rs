@@ -65,6 +65,7 @@ pub enum Builtin {
     lazyenumerate,
     diamond,
     normal,
+    normalise,
     lazynorm,
     sbisim,
     tau_loop_factor,
@@ -154,6 +155,8 @@ impl Builtin {
         (lazyenumerate, "lazyenumerate", Import::Transparent),
         (diamond, "diamond", Import::Transparent),
         (normal, "normal", Import::Transparent),
+        // The name in scripts of the time of FDR2.
+        (normalise, "normalise", Import::Transparent),
         (lazynorm, "lazynorm", Import::Transparent),
         (sbisim, "sbisim", Import::Transparent),
         (tau_loop_factor, "tau_loop_factor", Import::Transparent),

@@ -268,7 +268,7 @@ impl Evaluator {
             }
             explicate | lazyenumerate => self.compressed(Compression::Explicate, &a[0]),
             diamond => self.compressed(Compression::Diamond, &a[0]),
-            normal | lazynorm => self.compressed(Compression::Normal, &a[0]),
+            normal | normalise | lazynorm => self.compressed(Compression::Normal, &a[0]),
             // Any compression that keeps all models will do.
             sbisim | model_compress => self.compressed(Compression::Sbisim, &a[0]),
             tau_loop_factor => self.compressed(Compression::TauLoopFactor, &a[0]),

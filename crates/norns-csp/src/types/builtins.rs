@@ -173,9 +173,9 @@ fn body(types: &mut Types, builtin: Builtin) -> TyId {
         Proc => types.set_of(Types::PROC),
         Events => Types::EVENTS,
         True | False => Types::BOOL,
-        explicate | lazyenumerate | diamond | normal | lazynorm | sbisim | tau_loop_factor
-        | model_compress | wbisim | dbisim | chase | chase_nocache | deter | r#loop
-        | timed_priority => function(types, &[process], process),
+        explicate | lazyenumerate | diamond | normal | normalise | lazynorm | sbisim
+        | tau_loop_factor | model_compress | wbisim | dbisim | chase | chase_nocache | deter
+        | r#loop | timed_priority => function(types, &[process], process),
         failure_watchdog | trace_watchdog => {
             function(types, &[process, Types::EVENTS, Types::EVENT], process)
         }
