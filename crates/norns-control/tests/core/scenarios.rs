@@ -9,29 +9,29 @@ use norns_wire::report::{Unheld, Why};
 use norns_wire::schedule::{Hold, Step, What};
 
 const MILLISECOND: i64 = 1_000_000;
-const MAIN: Slot = Slot(0);
-const ONE: Slot = Slot(1);
-const TWO: Slot = Slot(2);
-const NAMES: [&str; 3] = ["T0", "T0.1", "T0.2"];
-const LOCK: usize = 0x1000;
+pub(crate) const MAIN: Slot = Slot(0);
+pub(crate) const ONE: Slot = Slot(1);
+pub(crate) const TWO: Slot = Slot(2);
+pub(crate) const NAMES: [&str; 3] = ["T0", "T0.1", "T0.2"];
+pub(crate) const LOCK: usize = 0x1000;
 const OTHER_LOCK: usize = 0x2000;
 const VARIABLE: usize = 0x3000;
 
-fn memory() -> [Thread; 3] {
+pub(crate) fn memory() -> [Thread; 3] {
     [Thread::new(), Thread::new(), Thread::new()]
 }
 
 /// A main thread and two children, all of which run; the kernel says that nobody sleeps.
-struct Game<'m> {
+pub(crate) struct Game<'m> {
     core: Box<Core<'m>>,
     now: i64,
-    all_asleep: bool,
-    lines: Vec<Line>,
+    pub(crate) all_asleep: bool,
+    pub(crate) lines: Vec<Line>,
     woken: Vec<Slot>,
 }
 
 impl<'m> Game<'m> {
-    fn new(memory: &'m mut [Thread; 3], prepare: impl FnOnce(&mut Core<'m>)) -> Self {
+    pub(crate) fn new(memory: &'m mut [Thread; 3], prepare: impl FnOnce(&mut Core<'m>)) -> Self {
         let mut core = Box::new(Core::new());
         prepare(&mut core);
         let mut game = Game {
@@ -70,7 +70,7 @@ impl<'m> Game<'m> {
     }
 
     /// What the core answers once it has asked all that it wants to know.
-    fn say(&mut self, slot: Slot, what: Happened) -> Act {
+    pub(crate) fn say(&mut self, slot: Slot, what: Happened) -> Act {
         let mut act = self.core.step(slot, what, self.now);
         while let Act::Ask(question) = act {
             let answer = match question {
@@ -89,13 +89,13 @@ impl<'m> Game<'m> {
         act
     }
 
-    fn arrive(&mut self, slot: Slot, code: Code, object: usize) -> Act {
+    pub(crate) fn arrive(&mut self, slot: Slot, code: Code, object: usize) -> Act {
         let operation = Operation::new(code, object, 1);
         self.say(slot, Happened::Arrives(operation, How::AtItsTurn))
     }
 
     /// Comes to a lock and tries it when told to.
-    fn lock(&mut self, slot: Slot, lock: usize, tried: Tried) -> Act {
+    pub(crate) fn lock(&mut self, slot: Slot, lock: usize, tried: Tried) -> Act {
         let how = How::Tried { deadline: None };
         let operation = Operation::new(Code::Lock, lock, 1);
         match self.say(slot, Happened::Arrives(operation, how)) {
@@ -105,7 +105,7 @@ impl<'m> Game<'m> {
     }
 
     /// The thread sleeps as it was told to, for its whole time.
-    fn wakes_after(&mut self, slot: Slot, act: Act) -> Act {
+    pub(crate) fn wakes_after(&mut self, slot: Slot, act: Act) -> Act {
         let (Act::Sleep(Some(nap)) | Act::SleepOut(nap)) = act else {
             panic!("{act:?} is no sleep with an end");
         };
@@ -114,7 +114,7 @@ impl<'m> Game<'m> {
     }
 
     /// As `wakes_after`, until the thread does something else.
-    fn sleeps(&mut self, slot: Slot, mut act: Act) -> Act {
+    pub(crate) fn sleeps(&mut self, slot: Slot, mut act: Act) -> Act {
         for _ in 0..10_000 {
             if !matches!(act, Act::Sleep(_) | Act::SleepOut(_)) {
                 return act;
@@ -125,9 +125,9 @@ impl<'m> Game<'m> {
     }
 }
 
-const GOT: Tried = Tried::Got(Mode::Exclusive);
+pub(crate) const GOT: Tried = Tried::Got(Mode::Exclusive);
 
-fn point(thread: u32, code: Code, address: usize) -> Step {
+pub(crate) fn point(thread: u32, code: Code, address: usize) -> Step {
     Step {
         thread,
         what: What::Point(code as u8),
@@ -522,62 +522,6 @@ fn a_schedule_whose_next_thread_polls_is_given_up() {
     let why = Why::DoesNotCome;
     assert!(matches!(act, Act::Stop(Stop::Diverged(diverged)) if diverged.why == why));
     assert!(game.now - start < 1500 * MILLISECOND);
-}
-
-/// ONE holds the lock that TWO needs first. Only when it gets it does TWO come to its event.
-#[test]
-fn a_schedule_of_events_binds_nothing_else() {
-    let mut memory = memory();
-    let steps = [point(2, Code::Custom, 0), point(1, Code::Custom, 0)];
-    let mut game = Game::new(&mut memory, |core| {
-        core.follow(Schedule {
-            names: &NAMES,
-            steps: &steps,
-            events_only: true,
-            ..Schedule::empty()
-        });
-    });
-    assert_eq!(game.lock(ONE, LOCK, GOT), Act::Go(Turn::Free));
-    let blocked = game.lock(TWO, LOCK, Tried::Busy);
-    assert!(matches!(blocked, Act::Sleep(_)));
-    assert_eq!(game.arrive(ONE, Code::Unlock, LOCK), Act::Go(Turn::Free));
-    game.say(ONE, Happened::Releases(LOCK));
-    game.say(ONE, Happened::Changes(LOCK));
-    let waits = game.arrive(ONE, Code::Custom, 0);
-    assert!(matches!(waits, Act::Sleep(_)));
-    assert_eq!(game.wakes_after(TWO, blocked), Act::Try);
-    assert_eq!(game.say(TWO, Happened::Tried(GOT)), Act::Go(Turn::Free));
-    assert_eq!(game.arrive(TWO, Code::Custom, 0), Act::Go(Turn::Succeeds));
-    game.say(TWO, Happened::Completes);
-    assert_eq!(game.wakes_after(ONE, waits), Act::Go(Turn::Succeeds));
-    game.say(ONE, Happened::Completes);
-    assert_eq!(game.lines, [Line::Followed { steps: 2 }]);
-}
-
-/// The thread of the next event needs what a thread holds that waits for its turn.
-#[test]
-fn a_schedule_of_events_is_given_up_when_nobody_can_go_on() {
-    let mut memory = memory();
-    let steps = [point(2, Code::Custom, 0), point(1, Code::Custom, 0)];
-    let mut game = Game::new(&mut memory, |core| {
-        core.follow(Schedule {
-            names: &NAMES,
-            steps: &steps,
-            events_only: true,
-            ..Schedule::empty()
-        });
-    });
-    assert_eq!(game.arrive(MAIN, Code::End, 0), Act::Go(Turn::Free));
-    game.say(MAIN, Happened::Ends);
-    assert_eq!(game.lock(ONE, LOCK, GOT), Act::Go(Turn::Free));
-    assert!(matches!(game.lock(TWO, LOCK, Tried::Busy), Act::Sleep(_)));
-    game.all_asleep = true;
-    let act = game.arrive(ONE, Code::Custom, 0);
-    let act = game.sleeps(ONE, act);
-    let Act::Stop(Stop::Diverged(diverged)) = act else {
-        panic!("{act:?}");
-    };
-    assert_eq!(diverged.why, Why::IsBlocked);
 }
 
 #[test]
