@@ -20,6 +20,7 @@ use norns_trace::trace::Custom;
 use norns_trace::{Effect, EventIndex, Op, ThreadId, Trace};
 
 use crate::property::{Property, PropertyError};
+use crate::words::{Pair, field_of_each};
 
 /// What the check of one property may use.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +88,7 @@ impl Broken {
         let object = |event| custom(event).fields.get(field_of_each(&self.rule)?);
         let of_object = |event: &&EventIndex| object(**event) == object(last);
         let mut shown: Vec<EventIndex> = self.events.iter().filter(of_object).copied().collect();
-        let words: Vec<&str> = self.rule.split_whitespace().collect();
-        if let ["never", first, "then", ..] = words[..]
+        if let Some(Pair::Never(first, _)) = Pair::of(&self.rule)
             && let [earlier @ .., _] = &shown[..]
             && let Some(&first) = { earlier.iter() }.rfind(|event| custom(**event).name == first)
         {
@@ -97,11 +97,6 @@ impl Broken {
         shown.drain(..shown.len().saturating_sub(SHOWN));
         shown
     }
-}
-
-/// The field that a rule speaks of every value of apart.
-pub(crate) fn field_of_each(rule: &str) -> Option<usize> {
-    rule.rsplit_once("for each #")?.1.parse().ok()
 }
 
 /// What became of one assertion on a part of a run.

@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 use norns_model::{Meaning, Model};
 use norns_trace::{EventIndex, Op, Trace};
 
-use crate::check::{Broken, Checked, Limits, Observed, Undecided, Verdict, field_of_each};
+use crate::check::{Broken, Checked, Limits, Observed, Undecided, Verdict};
 use crate::property::{Property, PropertyError};
 use crate::slice::{Slicer, realise};
+use crate::words::{Pair, field_of_each};
 
 /// The most synchronisation and custom events of a run that is checked as a whole.
 const SHORT: usize = 3000;
@@ -225,11 +226,10 @@ impl Layers<'_> {
     /// Of the events of a rule that two events break if anything does: of each thread the first one that may come
     /// too early, and the one that may come too late. All events of other rules.
     fn deciding(&self, rule: &str, events: &[EventIndex]) -> Vec<EventIndex> {
-        let words: Vec<&str> = rule.split_whitespace().collect();
-        let (early, late) = match words[..] {
-            ["never", a, "then", b, ..] => ([a, a], Some(b)),
-            ["always", a, "before", b, ..] => ([a, b], None),
-            _ => return events.to_vec(),
+        let (early, late) = match Pair::of(rule) {
+            Some(Pair::Never(a, b)) => ([a, a], Some(b)),
+            Some(Pair::Always(a, b)) => ([a, b], None),
+            None => return events.to_vec(),
         };
         let trace = self.slicer.model.trace;
         let name = |event: EventIndex| {
@@ -310,8 +310,7 @@ impl Layers<'_> {
     /// Where a schedule first breaks a rule `never A then B`: an event that is not in the slice may do so before the
     /// last one that is.
     fn first_break(&self, rule: &str, schedule: &[EventIndex]) -> Option<usize> {
-        let words: Vec<&str> = rule.split_whitespace().collect();
-        let ["never", a, "then", b, ..] = words[..] else {
+        let Some(Pair::Never(a, b)) = Pair::of(rule) else {
             return None;
         };
         let trace = self.slicer.model.trace;

@@ -242,6 +242,30 @@ impl Rules {
     }
 }
 
+/// A sentence that two events break if anything does.
+pub(crate) enum Pair<'r> {
+    /// `never A then B`
+    Never(&'r str, &'r str),
+    /// `always A before B`
+    Always(&'r str, &'r str),
+}
+
+impl Pair<'_> {
+    pub fn of(rule: &str) -> Option<Pair<'_>> {
+        let words: Vec<&str> = rule.split_whitespace().collect();
+        match words[..] {
+            ["never", a, "then", b, ..] => Some(Pair::Never(a, b)),
+            ["always", a, "before", b, ..] => Some(Pair::Always(a, b)),
+            _ => None,
+        }
+    }
+}
+
+/// The field that a sentence speaks of every value of apart.
+pub(crate) fn field_of_each(rule: &str) -> Option<usize> {
+    rule.rsplit_once("for each #")?.1.parse().ok()
+}
+
 fn field_number(word: &str) -> Result<usize, String> {
     let number = word
         .strip_prefix('#')
