@@ -1,24 +1,29 @@
 //! Schedules of custom events only.
 
-use norns_control::{Act, Happened, Line, Schedule, Stop, Tried, Turn};
+use norns_control::{Act, Core, Happened, Line, Schedule, Stop, Tried, Turn};
 use norns_wire::Code;
 use norns_wire::report::Why;
+use norns_wire::schedule::Step;
 
 use crate::scenarios::{GOT, Game, LOCK, MAIN, NAMES, ONE, TWO, memory, point};
+
+fn following<'m>(steps: &'m [Step]) -> impl FnOnce(&mut Core<'m>) {
+    move |core| {
+        core.follow(Schedule {
+            names: &NAMES,
+            steps,
+            events_only: true,
+            ..Schedule::empty()
+        });
+    }
+}
 
 /// ONE holds the lock that TWO needs first. Only when it gets it does TWO come to its event.
 #[test]
 fn a_schedule_of_events_binds_nothing_else() {
     let mut memory = memory();
     let steps = [point(2, Code::Custom, 0), point(1, Code::Custom, 0)];
-    let mut game = Game::new(&mut memory, |core| {
-        core.follow(Schedule {
-            names: &NAMES,
-            steps: &steps,
-            events_only: true,
-            ..Schedule::empty()
-        });
-    });
+    let mut game = Game::new(&mut memory, following(&steps));
     assert_eq!(game.lock(ONE, LOCK, GOT), Act::Go(Turn::Free));
     let blocked = game.lock(TWO, LOCK, Tried::Busy);
     assert!(matches!(blocked, Act::Sleep(_)));
@@ -41,14 +46,7 @@ fn a_schedule_of_events_binds_nothing_else() {
 fn a_schedule_of_events_is_given_up_when_nobody_can_go_on() {
     let mut memory = memory();
     let steps = [point(2, Code::Custom, 0), point(1, Code::Custom, 0)];
-    let mut game = Game::new(&mut memory, |core| {
-        core.follow(Schedule {
-            names: &NAMES,
-            steps: &steps,
-            events_only: true,
-            ..Schedule::empty()
-        });
-    });
+    let mut game = Game::new(&mut memory, following(&steps));
     assert_eq!(game.arrive(MAIN, Code::End, 0), Act::Go(Turn::Free));
     game.say(MAIN, Happened::Ends);
     assert_eq!(game.lock(ONE, LOCK, GOT), Act::Go(Turn::Free));
