@@ -154,7 +154,7 @@ impl norns_sketch::Program for Repeated<'_> {
             limits,
             How::ForFailure(how),
         )?;
-        let is_cut = |warning: &Warning| matches!(warning, Warning::Cut { .. });
+        let is_cut = |warning: &Warning| matches!(warning, Warning::Shortened { .. });
         self.cut += usize::from(recorded.warnings.iter().any(is_cut));
         self.longest = self.longest.max(begin.elapsed());
         self.deadline.start(Instant::now());
