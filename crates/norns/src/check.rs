@@ -13,7 +13,7 @@ pub mod witness;
 use std::ffi::OsString;
 use std::fs;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ use crate::deadline::Deadline;
 use crate::kinds::Kinds;
 use crate::predict::EngineName;
 use crate::progress::Stage;
-use crate::runs::{self, About, Run};
-use crate::{exit, runtime_library, session, show};
+use crate::runs::{self, Run};
+use crate::{exit, session, show};
 use keep::Keeper;
 use program::Checked;
 use rules::Rules;
@@ -129,20 +129,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.sources.is_empty() && arguments.command.is_empty() {
         bail!("nothing to check: name C sources, or a program after --");
     }
-    let words = arguments
-        .sources
-        .iter()
-        .map(|source| source.display().to_string())
-        .chain(
-            arguments
-                .command
-                .iter()
-                .map(|word| word.display().to_string()),
-        );
-    let sources = arguments.sources.iter().map(std::path::absolute);
-    let sources: Vec<PathBuf> = sources.collect::<Result<_, _>>()?;
     let rules = Rules::read(&arguments)?;
-    let run = Run::create(&About::now(words.collect(), sources)?)?;
+    let run = Run::create(&arguments.sources, &arguments.command)?;
     rules.save(&run)?;
     let mut program = program(&arguments, &run, &rules)?;
     let baseline = arguments.counting.read()?;
@@ -207,40 +195,27 @@ fn was_observed(findings: &Findings) -> bool {
 
 /// The program to run: compiled from the sources, or as it was given.
 fn program(arguments: &Arguments, run: &Run, rules: &Rules) -> Result<Program> {
-    let folder = std::env::current_dir().context("cannot tell the working directory")?;
-    let mut preload = None;
-    let command = if arguments.sources.is_empty() {
-        let mut command = arguments.command.clone();
-        let file = runtime_library::find_program(&command[0])
-            .with_context(|| format!("there is no program {}", command[0].display()))?;
-        if !build::is_instrumented(&file) {
-            preload = Some(runtime_library::find()?);
-        }
-        rules.warn_of_program(&file);
-        command[0] = std::path::absolute(file)?.into();
-        command
-    } else {
-        let file = run.path("program");
-        let _stage = Stage::begin("compiling");
+    let compile = |file: &Path| {
         build::build(
             &arguments.sources,
             &arguments.flags,
-            &file,
+            file,
             arguments.values,
             rules.orders(run)?.as_ref(),
         )?;
-        rules.warn(run)?;
-        let mut command = vec![file.into_os_string()];
-        command.extend(arguments.command.iter().cloned());
-        command
+        rules.warn(run)
+    };
+    let program = match &arguments.sources[..] {
+        [] => {
+            let found = |file: &Path| rules.warn_of_program(file);
+            build::program_of(&arguments.command, found)?
+        }
+        _ => build::compiled(run, &arguments.command, compile)?,
     };
     Ok(Program {
-        command,
-        folder,
-        input: build::input(),
-        preload,
         plan: rules.plan(),
         session: arguments.session.session(),
+        ..program
     })
 }
 

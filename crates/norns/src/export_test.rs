@@ -17,7 +17,7 @@ use norns_report::{Finding, Kind};
 use crate::baseline;
 use crate::check::rules::Rules;
 use crate::check::witness::SavedWitness;
-use crate::runs::{Run, Scope};
+use crate::runs::{About, Run, Scope};
 use crate::sketch::keep::SavedFailure;
 
 #[derive(clap::Args)]
@@ -63,18 +63,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             }
         }
     }
-    // The command of a run from sources begins with the sources.
-    let (sources, command) = about.command.split_at(about.sources.len());
-    let mut words = vec![
+    let words = vec![
         "--only".to_string(),
         baseline::print_of(&finding, &about.folder),
     ];
-    words.extend(sources.iter().cloned());
-    if !command.is_empty() {
-        words.push("--".into());
-        words.extend(command.iter().cloned());
-    }
-    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     let script = format!(
         "#!/bin/sh\n# Fails while this bug is there: {}.\n# Made by norns export-test.\n{}cd {} && exec norns check {rules}{}\n",
         baseline::what(&finding).replace('\n', " "),
@@ -83,7 +75,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             false => "here=$(cd \"$(dirname \"$0\")\" && pwd)\n",
         },
         way_back(folder, &about.folder)?,
-        words.join(" ")
+        with_program(words, &about)
     );
     finish(folder, &name, &script)
 }
@@ -92,7 +84,6 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 fn failure(run: &Run, finding: &Finding, folder: &Path, name: &str) -> Result<ExitCode> {
     let about = run.about()?;
     let saved: SavedFailure = run.load(&format!("{}.failure.json", finding.id))?;
-    let (sources, command) = about.command.split_at(about.sources.len());
     let mut words = vec![
         "norns".to_string(),
         "sketch".into(),
@@ -105,19 +96,26 @@ fn failure(run: &Run, finding: &Finding, folder: &Path, name: &str) -> Result<Ex
     if let Some(text) = saved.failing_output {
         words.extend(["--failing-output".into(), text]);
     }
+    let script = format!(
+        "#!/bin/sh\n# Fails while the program does: {}.\n# Made by norns export-test.\ncd {} && exec {}\n",
+        baseline::what(finding).replace('\n', " "),
+        way_back(folder, &about.folder)?,
+        with_program(words, &about)
+    );
+    finish(folder, name, &script)
+}
+
+/// Words of a shell command, then the sources or the program of the run.
+fn with_program(mut words: Vec<String>, about: &About) -> String {
+    // The command of a run from sources begins with the sources.
+    let (sources, command) = about.command.split_at(about.sources.len());
     words.extend(sources.iter().cloned());
     if !command.is_empty() {
         words.push("--".into());
         words.extend(command.iter().cloned());
     }
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    let script = format!(
-        "#!/bin/sh\n# Fails while the program does: {}.\n# Made by norns export-test.\ncd {} && exec {}\n",
-        baseline::what(finding).replace('\n', " "),
-        way_back(folder, &about.folder)?,
-        words.join(" ")
-    );
-    finish(folder, name, &script)
+    words.join(" ")
 }
 
 /// Writes the script and says how to use it.

@@ -107,12 +107,8 @@ fn count(
     way: Way,
     rule: Option<(&Property, &str)>,
 ) -> Result<ExitCode> {
-    let mut shown = 0;
-    let mut other = None;
-    let stage = Stage::begin("replaying");
-    for number in 0..arguments.times {
-        stage.now(|| format!("replaying {} of {}", number + 1, arguments.times));
-        let outcome = match witness {
+    repeat(arguments, finding, || {
+        Ok(match witness {
             Some(witness) if matches!(witness.bug, Bug::Atomicity { .. }) => {
                 interleaved(replayer, witness)?
             }
@@ -127,8 +123,22 @@ fn count(
                 Some(_) => Ok(Proof::Cycle.describe().into()),
                 None => Err(NOTHING_WRONG.into()),
             },
-        };
-        match outcome {
+        })
+    })
+}
+
+/// Makes a finding happen again as often as asked for. `once` says what showed it, or what happened instead.
+pub fn repeat(
+    arguments: &Arguments,
+    finding: &Finding,
+    mut once: impl FnMut() -> Result<Result<String, String>>,
+) -> Result<ExitCode> {
+    let mut shown = 0;
+    let mut other = None;
+    let stage = Stage::begin("replaying");
+    for number in 0..arguments.times {
+        stage.now(|| format!("replaying {} of {}", number + 1, arguments.times));
+        match once()? {
             Ok(proof) => {
                 shown += 1;
                 if arguments.times == 1 {
@@ -210,7 +220,7 @@ fn describe(trace: &Trace, replay: &Replay) -> Result<String, String> {
 }
 
 /// For gdb: stacks without the runtime's frames (`backtrace -no-filters` shows them).
-pub const OWN_FRAMES_ONLY: &str = "\
+const OWN_FRAMES_ONLY: &str = "\
 import gdb
 
 class WithoutNorns:
@@ -234,7 +244,24 @@ WithoutNorns()
 fn debug(run: &Run, finding: &Finding, program: &Program, schedule: &str) -> Result<ExitCode> {
     let path = run.path("replays").join("gdb.schedule");
     fs::write(&path, schedule).with_context(|| format!("cannot write {}", path.display()))?;
+    let variables = vec![
+        (environment::MODE, Mode::Replay.word().into()),
+        (environment::SCHEDULE, path.into_os_string()),
+        (environment::STOP, "1".into()),
+        (environment::PLAN, program.plan.clone().into()),
+    ];
     let moment = finding.kind.definition().moment;
+    become_gdb(run, program, variables, Some(moment))
+}
+
+/// Becomes gdb, which runs the program with these variables until it stops itself at a moment, or fails, and
+/// prints where the threads are.
+pub fn become_gdb(
+    run: &Run,
+    program: &Program,
+    mut variables: Vec<(&'static str, OsString)>,
+    moment: Option<&str>,
+) -> Result<ExitCode> {
     let gdb = OsString::from("gdb");
     runtime_library::find_program(&gdb)
         .context("gdb is not installed\n help: sudo apt-get install gdb")?;
@@ -244,29 +271,16 @@ fn debug(run: &Run, finding: &Finding, program: &Program, schedule: &str) -> Res
     };
     say("set breakpoint pending on".into());
     say("set startup-with-shell off".into());
-    say(format!(
-        "set environment {} {}",
-        environment::MODE,
-        Mode::Replay.word()
-    ));
-    say(format!(
-        "set environment {} {}",
-        environment::SCHEDULE,
-        path.display()
-    ));
-    say(format!("set environment {} 1", environment::STOP));
-    say(format!(
-        "set environment {} {}",
-        environment::PLAN,
-        program.plan
-    ));
-    if let Some((name, value)) = inputs::private_files(run).prepare()? {
+    variables.extend(inputs::private_files(run).prepare()?);
+    if let Some(runtime) = &program.preload {
+        variables.push(("LD_PRELOAD", runtime.into()));
+    }
+    for (name, value) in variables {
         say(format!("set environment {name} {}", value.display()));
     }
-    if let Some(runtime) = &program.preload {
-        say(format!("set environment LD_PRELOAD {}", runtime.display()));
+    if moment.is_some() {
+        say("break norns_stop_here".into());
     }
-    say("break norns_stop_here".into());
     match &program.input {
         Input::Kept(input) | Input::File { path: input, .. } => {
             say("set startup-with-shell on".into());
@@ -279,7 +293,9 @@ fn debug(run: &Run, finding: &Finding, program: &Program, schedule: &str) -> Res
         .with_context(|| format!("cannot write {}", filter.display()))?;
     say(format!("source {}", filter.display()));
     say("thread apply all backtrace".into());
-    say(format!("echo norns: {moment}\\n"));
+    if let Some(moment) = moment {
+        say(format!("echo norns: {moment}\\n"));
+    }
     let error = command
         .current_dir(&program.folder)
         .arg("--args")

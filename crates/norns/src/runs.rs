@@ -16,6 +16,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -48,16 +49,20 @@ pub struct About {
 }
 
 impl About {
-    pub fn now(command: Vec<String>, sources: Vec<PathBuf>) -> Result<Self> {
+    /// A run of these sources, or of a program, that begins now. `command` are the arguments of sources.
+    fn now(sources: &[PathBuf], command: &[OsString]) -> Result<Self> {
+        let words = sources.iter().map(|source| source.display().to_string());
+        let words = words.chain(command.iter().map(|word| word.display().to_string()));
+        let absolute = sources.iter().map(std::path::absolute);
         let folder = std::env::current_dir().context("cannot tell the working directory")?;
         let started = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
         Ok(Self {
             format: FORMAT,
-            command,
+            command: words.collect(),
             folder,
-            sources,
+            sources: absolute.collect::<Result<_, _>>()?,
             started,
         })
     }
@@ -71,8 +76,9 @@ pub struct Run {
 }
 
 impl Run {
-    /// A new run with an empty folder, after making room for it.
-    pub fn create(about: &About) -> Result<Self> {
+    /// A new run of these sources, or of a program, with an empty folder, after making room for it.
+    pub fn create(sources: &[PathBuf], command: &[OsString]) -> Result<Self> {
+        let about = About::now(sources, command)?;
         let home = home()?;
         fs::create_dir_all(&home).with_context(|| {
             format!(
@@ -91,7 +97,7 @@ impl Run {
             match fs::create_dir(&folder) {
                 Ok(()) => {
                     let run = Self { number, folder };
-                    run.save("run.json", about)?;
+                    run.save("run.json", &about)?;
                     return Ok(run);
                 }
                 // Another norns took this number in between.

@@ -6,11 +6,11 @@ mod program;
 mod view;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use norns_replay::Program;
 use norns_report::terminal;
@@ -18,9 +18,8 @@ use norns_sketch::{Options, Signs};
 
 use crate::check::{build, saved};
 use crate::deadline::Deadline;
-use crate::progress::Stage;
-use crate::runs::{About, Run};
-use crate::{exit, runtime_library, session, show};
+use crate::runs::Run;
+use crate::{exit, session, show};
 use program::Repeated;
 
 #[derive(clap::Args)]
@@ -80,19 +79,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.sources.is_empty() && arguments.command.is_empty() {
         bail!("nothing to run: name C sources, or a program after --");
     }
-    let words = arguments
-        .sources
-        .iter()
-        .map(|source| source.display().to_string());
-    let words = words.chain(
-        arguments
-            .command
-            .iter()
-            .map(|word| word.display().to_string()),
-    );
-    let sources = arguments.sources.iter().map(std::path::absolute);
-    let sources: Vec<PathBuf> = sources.collect::<Result<_, _>>()?;
-    let run = Run::create(&About::now(words.collect(), sources)?)?;
+    let run = Run::create(&arguments.sources, &arguments.command)?;
     let mut program = program(&arguments, &run)?;
     norns_replay::catch_interrupts();
     let deadline = Deadline::not_yet(Duration::from_secs(arguments.budget));
@@ -135,31 +122,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// The program to run: compiled from the sources, or as it was given.
 fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
-    let folder = std::env::current_dir().context("cannot tell the working directory")?;
-    let mut preload = None;
-    let command = if arguments.sources.is_empty() {
-        let mut command = arguments.command.clone();
-        let file = runtime_library::find_program(&command[0])
-            .with_context(|| format!("there is no program {}", command[0].display()))?;
-        if !build::is_instrumented(&file) {
-            preload = Some(runtime_library::find()?);
-        }
-        command[0] = std::path::absolute(file)?.into();
-        command
-    } else {
-        let file = run.path("program");
-        let _stage = Stage::begin("compiling");
-        build::build(&arguments.sources, &arguments.flags, &file, true, None)?;
-        let mut command = vec![file.into_os_string()];
-        command.extend(arguments.command.iter().cloned());
-        command
+    let compile =
+        |file: &Path| build::build(&arguments.sources, &arguments.flags, file, true, None);
+    let program = match &arguments.sources[..] {
+        [] => build::program_of(&arguments.command, |_| ())?,
+        _ => build::compiled(run, &arguments.command, compile)?,
     };
     Ok(Program {
-        command,
-        folder,
-        input: build::input(),
-        preload,
-        plan: String::new(),
         session: arguments.session.session(),
+        ..program
     })
 }

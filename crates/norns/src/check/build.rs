@@ -1,4 +1,4 @@
-//! What `check` runs: compiled sources, or a program that is there already.
+//! What `check` and `sketch` run: compiled sources, or a program that is there already.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,11 +7,14 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
-use norns_replay::Input;
+use anyhow::{Context, Result, bail};
+use norns_replay::{Input, Program, Session};
 
 use crate::cc::sites::Orders;
 use crate::cc::{self, Language};
+use crate::progress::Stage;
+use crate::runs::Run;
+use crate::runtime_library;
 
 /// Compiles and links the sources into one program; with `branches`, it records its branches too, and
 /// with `orders` it emits the events of an aspect file.
@@ -46,6 +49,45 @@ pub fn build(
         bail!("the sources do not compile");
     }
     Ok(())
+}
+
+/// A program that is there already. `found` looks at its file.
+pub fn program_of(command: &[OsString], found: impl FnOnce(&Path)) -> Result<Program> {
+    let mut command = command.to_vec();
+    let file = runtime_library::find_program(&command[0])
+        .with_context(|| format!("there is no program {}", command[0].display()))?;
+    let preload = match is_instrumented(&file) {
+        true => None,
+        false => Some(runtime_library::find()?),
+    };
+    found(&file);
+    command[0] = std::path::absolute(file)?.into();
+    program(command, preload)
+}
+
+/// A program that `compile` makes in the folder of the run, with these arguments.
+pub fn compiled(
+    run: &Run,
+    arguments: &[OsString],
+    compile: impl FnOnce(&Path) -> Result<()>,
+) -> Result<Program> {
+    let file = run.path("program");
+    let _stage = Stage::begin("compiling");
+    compile(&file)?;
+    let mut command = vec![file.into_os_string()];
+    command.extend(arguments.iter().cloned());
+    program(command, None)
+}
+
+fn program(command: Vec<OsString>, preload: Option<PathBuf>) -> Result<Program> {
+    Ok(Program {
+        command,
+        folder: std::env::current_dir().context("cannot tell the working directory")?,
+        input: input(),
+        preload,
+        plan: String::new(),
+        session: Session::default(),
+    })
 }
 
 /// Whether the program was built with norns-cc: its file mentions the runtime or its hooks.
