@@ -88,6 +88,8 @@ pub struct Function {
     pub instructions: Vec<Instruction>,
     /// Indexed by `BlockId`; empty for a declaration.
     pub blocks: Vec<Block>,
+    /// Parameters, counted from 0, whose pointer stands for a copy of a value of the type (`byval`).
+    pub by_value: Vec<(u32, TypeId)>,
     pub variables: Vec<Variable>,
     /// Where the source defines it.
     pub place: Option<PlaceId>,

@@ -166,6 +166,7 @@ impl Linker {
             r#type,
             instructions: Vec::new(),
             blocks: Vec::new(),
+            by_value: Vec::new(),
             variables: Vec::new(),
             place: None,
         });

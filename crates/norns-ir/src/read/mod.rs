@@ -2,10 +2,11 @@
 //!
 //! Follows LLVM's own `BitcodeReader.cpp` and `MetadataLoader.cpp`; record codes are those of
 //! `LLVMBitCodes.h`. The bitstream is decoded here too, because the crates that do so allocate whatever
-//! a length in the input says. Left out: attributes, operand bundles, use lists, fast-math and overflow
+//! a length in the input says. Left out: attributes other than `byval`, operand bundles, use lists, fast-math and overflow
 //! flags. A record that is not known becomes an [`Omission`](crate::Omission) where it has no effect on the
 //! numbers of values; otherwise the rest of its function is left out, and that is an omission too.
 
+mod attributes;
 mod bits;
 mod constants;
 mod debug_types;

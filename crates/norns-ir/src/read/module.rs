@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use super::attributes::Attributes;
 use super::link::{Bound, Linker, Strength, Visibility};
 use super::metadata::Metadata;
 use super::places::Places;
@@ -17,6 +18,8 @@ use crate::types::{Type, TypeId};
 /// The kinds of blocks.
 pub(super) mod block {
     pub(in crate::read) const MODULE: u32 = 8;
+    pub(in crate::read) const ATTRIBUTES: u32 = 9;
+    pub(in crate::read) const ATTRIBUTE_GROUPS: u32 = 10;
     pub(in crate::read) const CONSTANTS: u32 = 11;
     pub(in crate::read) const FUNCTION: u32 = 12;
     pub(in crate::read) const METADATA: u32 = 15;
@@ -34,6 +37,7 @@ pub(super) struct Module<'a, 'l> {
     /// The names of all symbols.
     strtab: &'a [u8],
     pub(super) types: TypeTable,
+    attributes: Attributes,
     /// By value number: globals and constants, and while a function is read, what it defines.
     pub(super) values: Vec<Value>,
     /// The largest constant that another one refers to before it is read.
@@ -81,6 +85,7 @@ impl<'a, 'l> Module<'a, 'l> {
             record: Record::default(),
             strtab,
             types: TypeTable::default(),
+            attributes: Attributes::default(),
             values: Vec::new(),
             farthest_constant: 0,
             constant_depths: HashMap::new(),
@@ -158,8 +163,16 @@ impl<'a, 'l> Module<'a, 'l> {
                         None => return Err(Fault::Malformed("it has a body of no function")),
                     }
                 }
-                // Attributes, symbol tables, names of metadata kinds, scopes and bundles.
-                Item::Block(9 | 10 | 13 | 14 | 18 | 19 | 20 | 21 | 22 | 24 | 25 | 26) => {
+                Item::Block(block::ATTRIBUTE_GROUPS) => {
+                    let (stream, record) = (&mut self.stream, &mut self.record);
+                    self.attributes.read_groups(stream, record, &self.types)?;
+                }
+                Item::Block(block::ATTRIBUTES) => {
+                    self.attributes
+                        .read_lists(&mut self.stream, &mut self.record)?;
+                }
+                // Symbol tables, names of metadata kinds, scopes and bundles.
+                Item::Block(13 | 14 | 18 | 19 | 20 | 21 | 22 | 24 | 25 | 26) => {
                     self.stream.skip()?;
                 }
                 Item::Block(kind) => {
@@ -279,9 +292,16 @@ impl<'a, 'l> Module<'a, 'l> {
         fields.take()?; // calling convention
         let is_definition = fields.take()? == 0;
         let visibility = Visibility::new(fields.take()?, is_definition);
+        let by_value = match fields.left() {
+            0 => Vec::new(),
+            _ => self.attributes.by_value(fields.take()?),
+        };
         let is_strong = visibility.strength == Strength::Strong;
         let (constant, body) = match self.linker.function(name, r#type, &visibility) {
-            Bound::Own(id) => (Constant::Function(id), Some(id)),
+            Bound::Own(id) => {
+                self.linker.program.functions[id.index()].by_value = by_value;
+                (Constant::Function(id), Some(id))
+            }
             Bound::Other(id) => {
                 if is_strong {
                     let name = &self.linker.program.function(id).name;

@@ -1,0 +1,97 @@
+//! An interpreter for multi-threaded programs of norns-ir.
+//!
+//! A program is lowered to operations on registers and run one thread at a time. A state can be copied at
+//! little cost, every access to memory is checked, and what could go several ways (which thread goes on,
+//! which write a read returns) is a choice: by a seed in [`run`], in all ways up to a bound in [`explore()`].
+//! The functions of the C library are modelled; what is not known ends the run with its name.
+//!
+//! The stages that this serves are those of Portend (Kasikci 2015, chapter 5). Signals, processes, sockets
+//! and `setjmp` are not interpreted.
+#![forbid(unsafe_code)]
+
+mod explore;
+mod files;
+mod how;
+mod library;
+mod lower;
+mod machine;
+mod memory;
+mod op;
+mod outcome;
+mod state;
+mod synchronisation;
+mod weak;
+
+use norns_ir::Program;
+use norns_random::Random;
+
+pub use explore::{Exploration, explore};
+pub use how::{Access, How, Input, Limits, MemoryModel, Order, Preemption};
+pub use outcome::{
+    Channel, Decision, End, Enforcement, MemoryError, MemoryErrorKind, Outcome, Place, Waiting,
+    Write,
+};
+
+use machine::{Choice, Loaded, Machine};
+
+/// A program that is ready to be run, any number of times.
+pub struct Interpreter<'p> {
+    program: &'p Program,
+    loaded: Loaded,
+}
+
+impl<'p> Interpreter<'p> {
+    /// Lowers a program. Locals should have been promoted ([`Program::promote_locals`]).
+    #[must_use]
+    pub fn new(program: &'p Program) -> Self {
+        Self {
+            program,
+            loaded: Loaded::new(program),
+        }
+    }
+
+    /// Runs the program once. What can be decided in several ways is decided by the seed.
+    #[must_use]
+    pub fn run(&self, input: &Input, how: &How) -> Outcome {
+        let mut machine = match Machine::new(self.program, &self.loaded, input, how, false) {
+            Ok(machine) => machine,
+            Err(end) => return Outcome::before_start(*end),
+        };
+        let mut random = Random::new(how.seed);
+        let end = loop {
+            match machine.advance(slice(&mut random, how.preemption)) {
+                Ok(Choice::Next(next)) => {
+                    let chosen = next[random.below(next.len())];
+                    if let Err(end) = machine.take(chosen) {
+                        break end;
+                    }
+                }
+                Ok(Choice::Value(mut candidates)) => {
+                    let chosen = candidates.swap_remove(random.below(candidates.len()));
+                    machine.choose_value(chosen);
+                }
+                Err(end) => break end,
+            }
+        };
+        machine.finish(*end)
+    }
+}
+
+/// Runs a program once; see [`Interpreter::run`].
+#[must_use]
+pub fn run(program: &Program, input: &Input, how: &How) -> Outcome {
+    Interpreter::new(program).run(input, how)
+}
+
+/// How many operations a thread executes before another one may be chosen.
+fn slice(random: &mut Random, preemption: Preemption) -> u64 {
+    match preemption {
+        // Synchronisation ends it; a loop that waits without any must end, too.
+        Preemption::AtSynchronisation => 100_000,
+        // Every order of magnitude is as likely.
+        Preemption::Anywhere => {
+            let magnitude = 1 << random.below(14);
+            1 + random.below(magnitude) as u64
+        }
+    }
+}
