@@ -9,6 +9,7 @@ use crate::instance::{Point, ThreadId};
 use crate::object::{Location, ObjectId, Origin};
 use crate::parallel::Parallel;
 use crate::points_to::{WIDE, constant_integer};
+use crate::structure::Field;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Act {
@@ -62,7 +63,31 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether the access can touch so many places that it is left out.
+    /// The field that the access goes to, if its address is computed from a structure.
+    #[must_use]
+    pub fn field(&self, code: &Code) -> Option<Field> {
+        match self.target {
+            Target::Direct => {
+                let function = code.function(self.point.instance);
+                let structures = &code.points_to.structures;
+                structures.field(function, self.address, self.size)
+            }
+            Target::Behind | Target::Hidden(_) => None,
+        }
+    }
+
+    /// The field in all structures of its type.
+    #[must_use]
+    pub fn of_any(&self, code: &Code) -> Option<Location> {
+        let field = self.field(code)?;
+        let object = code.points_to.objects.known(Origin::Any(field.of))?;
+        Some(Location {
+            object,
+            offset: field.start,
+        })
+    }
+
+    /// Whether the access can touch so many places that they are not told apart.
     #[must_use]
     pub fn is_wide(&self, code: &Code) -> bool {
         code.points_to.is_wide(self.point.instance, self.address)
@@ -293,10 +318,12 @@ pub fn escaped(code: &Code) -> FxHashSet<ObjectId> {
     let mut found: FxHashSet<ObjectId> = FxHashSet::default();
     let mut queue: Vec<ObjectId> = Vec::new();
     for object in (0..objects.len()).map(ObjectId::from_index) {
-        if matches!(
-            objects.origin(object),
-            Origin::Global(_) | Origin::Hidden(_)
-        ) {
+        let is_common = match objects.origin(object) {
+            Origin::Global(global) => !code.program.global(global).is_thread_local,
+            Origin::Hidden(_) | Origin::Any(_) => true,
+            _ => false,
+        };
+        if is_common {
             queue.push(object);
         }
     }
@@ -326,8 +353,12 @@ pub fn is_data(code: &Code, object: ObjectId) -> bool {
             let global = code.program.global(global);
             !global.is_constant && !global.is_thread_local
         }
-        Origin::Stack(..) | Origin::Heap(..) | Origin::Hidden(_) => true,
-        Origin::Function(_) | Origin::Thread(_) | Origin::Channel(..) | Origin::Queues => false,
+        Origin::Stack(..) | Origin::Heap(..) | Origin::Hidden(_) | Origin::Any(_) => true,
+        Origin::Local(..)
+        | Origin::Function(_)
+        | Origin::Thread(_)
+        | Origin::Channel(..)
+        | Origin::Queues => false,
     }
 }
 

@@ -13,6 +13,8 @@ pub struct Code<'p> {
     pub points_to: PointsTo<'p>,
     /// By function; `None` for those that no instance has.
     flows: Vec<Option<Flow>>,
+    /// By function; `None` for those with a body and those that are unknown.
+    effects: Vec<Option<&'static [Effect]>>,
     /// Whether an instance is entered at most once in a run.
     is_once: Vec<bool>,
     /// The threads that can run each instance.
@@ -29,9 +31,14 @@ impl<'p> Code<'p> {
             let function = points_to.instances.get(id).function;
             flows[function.index()].get_or_insert_with(|| Flow::new(program.function(function)));
         }
+        let known = |function: &Function| {
+            let external = function.is_declaration();
+            external.then(|| effects(&function.name)).flatten()
+        };
         let mut code = Self {
             program,
             flows,
+            effects: program.functions.iter().map(known).collect(),
             is_once: Vec::new(),
             threads: Vec::new(),
             points_to,
@@ -95,17 +102,22 @@ impl<'p> Code<'p> {
         let Callee::Function(called) = callee else {
             return None;
         };
-        let called = self.program.function(*called);
-        if !called.is_declaration() {
-            return None;
-        }
-        effects(&called.name).map(|effects| (effects, arguments.as_slice()))
+        self.effects[called.index()].map(|effects| (effects, arguments.as_slice()))
     }
 
     /// Whether a call that leads to instances may also go on without them: callbacks and `once`.
     #[must_use]
     pub fn may_skip_callees(&self, point: Point) -> bool {
-        self.external(point).is_some()
+        self.is_call_of_library(point)
+    }
+
+    /// Whether a call is of a function without a body.
+    #[must_use]
+    pub fn is_call_of_library(&self, point: Point) -> bool {
+        let (Kind::Call { callee, .. } | Kind::Invoke { callee, .. }) = self.kind(point) else {
+            return false;
+        };
+        matches!(callee, Callee::Function(called) if self.program.function(*called).is_declaration())
     }
 
     /// Whether an instruction is executed at most once in a run.
@@ -132,7 +144,7 @@ impl<'p> Code<'p> {
                 instance,
                 instruction,
             }),
-            Origin::Thread(_) => false,
+            Origin::Thread(_) | Origin::Local(..) | Origin::Any(_) => false,
         }
     }
 
@@ -166,7 +178,13 @@ impl<'p> Code<'p> {
                 if chain.contains(&call.instance) {
                     break false;
                 }
-                if self.flow(call.instance).is_in_cycle(call.instruction) {
+                let is_once = |effects: &[Effect]| matches!(effects, [Effect::Once { .. }]);
+                let calls_often = self.is_call_of_library(call)
+                    && instances.creations(call).is_empty()
+                    && !self
+                        .external(call)
+                        .is_some_and(|(effects, _)| is_once(effects));
+                if calls_often || self.flow(call.instance).is_in_cycle(call.instruction) {
                     break false;
                 }
                 chain.push(call.instance);

@@ -3,10 +3,10 @@
 //! An analysis is a [`Problem`]; the states of its blocks only ever move in the direction of `join`, so the
 //! iteration ends. Calls of external functions are ordinary steps.
 
-use norns_ir::{BlockId, Callee, InstructionId, Kind};
+use norns_ir::{BlockId, InstructionId, Kind};
 
 use crate::code::Code;
-use crate::external::{Effect, effects};
+use crate::external::Effect;
 use crate::instance::{InstanceId, Point};
 
 pub trait Problem {
@@ -38,107 +38,104 @@ pub struct Solution<S> {
 }
 
 /// An instance is not visited more often than this: what goes on then is a summary that swings.
-const MOST_VISITS: u32 = 200;
+const MOST_VISITS: u32 = 1_000;
+
+/// The blocks that are to be gone through again, and the instances that have some.
+struct Work {
+    queue: Vec<InstanceId>,
+    blocks: Vec<Vec<bool>>,
+    is_queued: Vec<bool>,
+}
+
+impl Work {
+    fn add(&mut self, instance: InstanceId, block: BlockId) {
+        self.blocks[instance.index()][block.index()] = true;
+        if !std::mem::replace(&mut self.is_queued[instance.index()], true) {
+            self.queue.push(instance);
+        }
+    }
+}
 
 impl<S: Clone + PartialEq> Solution<S> {
     pub fn new<P: Problem<State = S>>(code: &Code, problem: &mut P) -> Self {
         let instances = &code.points_to.instances;
         let count = instances.len();
-        let blocks = |id: InstanceId| vec![None; code.function(id).blocks.len()];
+        let length = |id: InstanceId| code.function(id).blocks.len();
         let mut solution = Self {
-            blocks: instances.ids().map(blocks).collect(),
+            blocks: instances.ids().map(|id| vec![None; length(id)]).collect(),
             exits: vec![None; count],
         };
-        let mut queue: Vec<InstanceId> = Vec::new();
+        let mut work = Work {
+            queue: Vec::new(),
+            blocks: instances.ids().map(|id| vec![false; length(id)]).collect(),
+            is_queued: vec![false; count],
+        };
         for thread in &instances.threads {
             for &entry in &thread.entries {
                 let start = problem.start(entry);
                 if let Some(first) = solution.blocks[entry.index()].first_mut() {
                     *first = Some(start);
-                    queue.push(entry);
+                    work.add(entry, BlockId::from_index(0));
                 }
             }
         }
-        let mut is_queued = vec![false; count];
         let mut visits = vec![0_u32; count];
-        while let Some(instance) = queue.pop() {
-            is_queued[instance.index()] = false;
+        while let Some(instance) = work.queue.pop() {
+            work.is_queued[instance.index()] = false;
             visits[instance.index()] += 1;
-            if visits[instance.index()] > MOST_VISITS {
-                continue;
-            }
-            for changed in solution.visit(code, problem, instance) {
-                if !std::mem::replace(&mut is_queued[changed.index()], true) {
-                    queue.push(changed);
-                }
+            if visits[instance.index()] <= MOST_VISITS {
+                solution.visit(code, problem, instance, &mut work);
             }
         }
         solution
     }
 
-    /// Goes through the blocks of an instance until nothing changes; returns the instances to visit again.
+    /// Goes once through the blocks of an instance whose state has changed, in the order of control flow.
     fn visit<P: Problem<State = S>>(
         &mut self,
         code: &Code,
         problem: &mut P,
         instance: InstanceId,
-    ) -> Vec<InstanceId> {
+        work: &mut Work,
+    ) {
         let flow = code.flow(instance);
-        let mut changed_instances = Vec::new();
-        let mut exit: Option<S> = None;
-        let mut changed = true;
-        let mut rounds = 0;
-        while changed && rounds < MOST_VISITS {
-            changed = false;
-            rounds += 1;
-            exit = None;
-            for &block in flow.order() {
-                let Some(state) = self.blocks[instance.index()][block.index()].clone() else {
-                    continue;
-                };
-                let Some(end) = self.run(
-                    code,
-                    problem,
-                    instance,
-                    block,
-                    state,
-                    &mut changed_instances,
-                ) else {
-                    continue;
-                };
-                let Some(&last) = code.function(instance).blocks[block.index()]
-                    .instructions
-                    .last()
-                else {
-                    continue;
-                };
-                if flow.successors(block).is_empty() {
-                    let kind = &code.function(instance).instruction(last).kind;
-                    if matches!(kind, Kind::Return(_) | Kind::Resume(_)) {
-                        merge(problem, &mut exit, &end);
+        let function = code.function(instance);
+        for &block in flow.order() {
+            if !std::mem::take(&mut work.blocks[instance.index()][block.index()]) {
+                continue;
+            }
+            let Some(state) = self.blocks[instance.index()][block.index()].clone() else {
+                continue;
+            };
+            let end = self.run(code, problem, (instance, block), state, work);
+            let last = function.blocks[block.index()].instructions.last();
+            let (Some(end), Some(&instruction)) = (end, last) else {
+                continue;
+            };
+            let kind = &function.instruction(instruction).kind;
+            if matches!(kind, Kind::Return(_) | Kind::Resume(_))
+                && merge(problem, &mut self.exits[instance.index()], &end)
+            {
+                for call in &code.points_to.instances.get(instance).callers {
+                    let position = code.flow(call.instance).position(call.instruction);
+                    if let Some((block, _)) = position {
+                        work.add(call.instance, block);
                     }
                 }
-                for &to in flow.successors(block) {
-                    let mut state = end.clone();
-                    let point = Point {
-                        instance,
-                        instruction: last,
-                    };
-                    problem.branch(point, to, &mut state);
-                    changed |= merge(
-                        problem,
-                        &mut self.blocks[instance.index()][to.index()],
-                        &state,
-                    );
+            }
+            let point = Point {
+                instance,
+                instruction,
+            };
+            for &to in flow.successors(block) {
+                let mut state = end.clone();
+                problem.branch(point, to, &mut state);
+                let into = &mut self.blocks[instance.index()][to.index()];
+                if merge(problem, into, &state) {
+                    work.add(instance, to);
                 }
             }
         }
-        if exit.is_some() && self.exits[instance.index()] != exit {
-            self.exits[instance.index()] = exit;
-            let callers = &code.points_to.instances.get(instance).callers;
-            changed_instances.extend(callers.iter().map(|call| call.instance));
-        }
-        changed_instances
     }
 
     /// The state at the end of a block, unless a call in it does not return.
@@ -146,10 +143,9 @@ impl<S: Clone + PartialEq> Solution<S> {
         &mut self,
         code: &Code,
         problem: &mut P,
-        instance: InstanceId,
-        block: BlockId,
+        (instance, block): (InstanceId, BlockId),
         mut state: S,
-        changed: &mut Vec<InstanceId>,
+        work: &mut Work,
     ) -> Option<S> {
         let list = &code.function(instance).blocks[block.index()].instructions;
         for &instruction in list {
@@ -172,7 +168,7 @@ impl<S: Clone + PartialEq> Solution<S> {
                 if let Some(first) = self.blocks[callee.index()].first_mut()
                     && merge(problem, first, &inside)
                 {
-                    changed.push(callee);
+                    work.add(callee, BlockId::from_index(0));
                 }
                 let ends = (&self.blocks[callee.index()][0], &self.exits[callee.index()]);
                 if let (Some(entry), Some(exit)) = ends {
@@ -260,6 +256,7 @@ fn merge<P: Problem>(problem: &P, into: &mut Option<P::State>, other: &P::State)
             *into = Some(other.clone());
             true
         }
+        Some(old) if old == other => false,
         Some(old) => {
             let before = old.clone();
             problem.join(old, other);
@@ -269,16 +266,9 @@ fn merge<P: Problem>(problem: &P, into: &mut Option<P::State>, other: &P::State)
 }
 
 fn never_returns(code: &Code, point: Point) -> bool {
-    let function = code.function(point.instance);
-    match &function.instruction(point.instruction).kind {
-        Kind::Call {
-            callee: Callee::Function(called),
-            ..
-        } => {
-            let called = code.program.function(*called);
-            let effects = effects(&called.name).unwrap_or(&[]);
-            called.is_declaration() && effects.contains(&Effect::NeverReturns)
-        }
-        _ => false,
-    }
+    // An invoke has a landing pad, so that its other effects matter.
+    matches!(code.kind(point), Kind::Call { .. })
+        && code
+            .external(point)
+            .is_some_and(|(effects, _)| effects.contains(&Effect::NeverReturns))
 }

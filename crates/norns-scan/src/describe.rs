@@ -86,7 +86,7 @@ pub fn location(code: &Code, at: Location) -> String {
 fn object(code: &Code, object: ObjectId, offset: u64) -> String {
     let program = code.program;
     match code.points_to.objects.origin(object) {
-        Origin::Global(global) => {
+        Origin::Global(global) | Origin::Local(_, global) => {
             let global = program.global(global);
             let name = global.source_name.as_ref().unwrap_or(&global.name).clone();
             match global.debug_type {
@@ -126,6 +126,12 @@ fn object(code: &Code, object: ObjectId, offset: u64) -> String {
                 format!("{} in {base}", &path[1..])
             }
         }
+        Origin::Any(r#type) => match program.types.get(r#type) {
+            Type::Struct {
+                name: Some(name), ..
+            } => format!("any {}", name.replacen('.', " ", 1)),
+            _ => "any structure".to_owned(),
+        },
         Origin::Thread(_) => "a thread".to_owned(),
         Origin::Channel(..) => "a pipe".to_owned(),
         Origin::Queues => "a message queue".to_owned(),

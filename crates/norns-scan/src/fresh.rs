@@ -54,7 +54,9 @@ impl Problem for NotShared<'_, '_, '_> {
                         let is_clone = |&id: &InstanceId| {
                             self.code.points_to.instances.only_caller(id).is_some()
                         };
-                        !callees.is_empty() && callees.iter().all(is_clone)
+                        !self.code.is_call_of_library(point)
+                            && !callees.is_empty()
+                            && callees.iter().all(is_clone)
                     }
                 };
                 let is_intrinsic = matches!(callee, norns_ir::Callee::Function(id)

@@ -33,6 +33,8 @@ pub struct Instance {
     /// The only thread that runs it; `None` if several share it.
     pub thread: Option<ThreadId>,
     pub callers: Vec<Point>,
+    /// Made for one call by name; no other call leads to it.
+    is_clone: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -121,6 +123,12 @@ impl Instances {
         }
     }
 
+    /// Whether only one call can ever lead to an instance.
+    #[must_use]
+    pub fn is_clone(&self, id: InstanceId) -> bool {
+        self.get(id).is_clone
+    }
+
     /// The thread whose first function this instance is.
     #[must_use]
     pub fn entered_by(&self, id: InstanceId) -> Option<ThreadId> {
@@ -139,6 +147,7 @@ impl Instances {
             function,
             thread,
             callers: Vec::new(),
+            is_clone: false,
         });
         InstanceId::from_index(self.all.len() - 1)
     }
@@ -158,7 +167,9 @@ impl Instances {
             return (known, false);
         }
         let (callee, is_new) = if is_direct && is_small && self.used < self.budget * 2 {
-            (self.add(program, function, thread), true)
+            let clone = self.add(program, function, thread);
+            self.all[clone.index()].is_clone = true;
+            (clone, true)
         } else {
             let thread = thread.filter(|_| self.used < self.budget * 2);
             match self.shared.get(&(function, thread)) {

@@ -2,6 +2,7 @@
 
 use norns_ir::{BlockId, InstructionId, Kind, Operand, Predicate};
 
+use crate::code::Code;
 use crate::external::Effect;
 use crate::instance::{InstanceId, Point, ThreadId};
 use crate::object::Origin;
@@ -16,42 +17,42 @@ struct Bounds {
     turns: Option<i64>,
 }
 
-impl Alive<'_, '_, '_> {
-    /// The threads whose name a call of join can get.
-    fn named(&mut self, point: Point) -> Vec<ThreadId> {
-        let Some((effects, arguments)) = self.code.external(point) else {
-            return Vec::new();
-        };
-        let points_to = &self.code.points_to;
-        let names = effects.iter().find_map(|effect| match effect {
-            Effect::Join { handle, .. } => {
-                let operand = *arguments.get(*handle)?;
-                Some(points_to.locations(point.instance, operand))
-            }
-            Effect::JoinBehind(argument) => {
-                let operand = *arguments.get(*argument)?;
-                let behind = points_to.locations(point.instance, operand).into_iter();
-                Some(behind.flat_map(|at| points_to.behind(at)).collect())
-            }
+/// The threads whose name a call of join can get.
+pub(crate) fn named(code: &Code, point: Point) -> Vec<ThreadId> {
+    let Some((effects, arguments)) = code.external(point) else {
+        return Vec::new();
+    };
+    let points_to = &code.points_to;
+    let names = effects.iter().find_map(|effect| match effect {
+        Effect::Join { handle, .. } => {
+            let operand = *arguments.get(*handle)?;
+            Some(points_to.locations(point.instance, operand))
+        }
+        Effect::JoinBehind(argument) => {
+            let operand = *arguments.get(*argument)?;
+            let behind = points_to.locations(point.instance, operand).into_iter();
+            Some(behind.flat_map(|at| points_to.behind(at)).collect())
+        }
+        _ => None,
+    });
+    let names = names.unwrap_or_default().into_iter();
+    let mut threads: Vec<ThreadId> = names
+        .filter_map(|at| match points_to.objects.origin(at.object) {
+            Origin::Thread(thread) => Some(thread),
             _ => None,
-        });
-        let names = names.unwrap_or_default().into_iter();
-        let mut threads: Vec<ThreadId> = names
-            .filter_map(|at| match points_to.objects.origin(at.object) {
-                Origin::Thread(thread) => Some(thread),
-                _ => None,
-            })
-            .collect();
-        threads.dedup();
-        threads
-    }
+        })
+        .collect();
+    threads.dedup();
+    threads
+}
 
+impl Alive<'_, '_, '_> {
     /// The thread that has ended after a join, with what it has itself joined.
     ///
     /// A variable can hold the names of several threads one after the other: only those that may be alive can
     /// be joined here.
     pub(crate) fn joined(&mut self, point: Point, alive: &Threads) -> Vec<ThreadId> {
-        let mut named = self.named(point);
+        let mut named = named(self.code, point);
         named.retain(|&thread| alive.contains(thread));
         let &[thread] = named.as_slice() else {
             return Vec::new();
@@ -119,7 +120,7 @@ impl Alive<'_, '_, '_> {
                 instruction: id,
             };
             // The join is in every turn: no way round it from the header to the header.
-            let named = self.named(point);
+            let named = named(self.code, point);
             if named.is_empty() || !self.is_in_every_turn(point, header) {
                 continue;
             }

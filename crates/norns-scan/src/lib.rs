@@ -28,12 +28,15 @@ mod parallel;
 mod points_to;
 mod race;
 mod signal;
+mod slice;
+mod structure;
 mod symbol;
 #[cfg(test)]
 mod tests;
 mod threads;
 
 pub use candidate::{Candidate, CandidateKind, Place, SourcePlace};
+pub use slice::{Memory, Object, Slice, Sliced, is_same_file, slice};
 
 use norns_ir::{Omission, Program};
 

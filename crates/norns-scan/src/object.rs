@@ -23,6 +23,8 @@ id! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     Global(GlobalId),
+    /// A thread-local variable as the functions see it that only this thread runs.
+    Local(ThreadId, GlobalId),
     Function(FunctionId),
     /// A stack slot.
     Stack(InstanceId, InstructionId),
@@ -36,6 +38,8 @@ pub enum Origin {
     Queues,
     /// Memory of the C library.
     Hidden(Hidden),
+    /// All structures of a type, for pointers that could point to almost anything.
+    Any(TypeId),
 }
 
 #[derive(Clone, Debug)]

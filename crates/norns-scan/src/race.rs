@@ -24,11 +24,14 @@ use crate::lock_set::LockSets;
 use crate::object::{Location, ObjectId, Origin};
 use crate::own::Own;
 use crate::parallel::Parallel;
+use crate::structure::Field;
 use crate::symbol::{Root, Symbol, Symbols};
 
 /// Pairs of classes that are looked at, of one object and of all; what is beyond is said.
 const MOST_PAIRS: usize = 2_000_000;
 const MOST_PAIRS_OF_ALL: usize = 20_000_000;
+/// With more candidates than this, structures that no pointer tells apart add nothing that anybody reads.
+const MOST_BEFORE_ANY: usize = 50_000;
 
 pub struct Races<'a, 'b, 'p> {
     code: &'a Code<'p>,
@@ -53,6 +56,7 @@ struct Class {
     symbol: Symbol,
     /// A number of `Races::places`.
     place: u32,
+    field: Option<Field>,
 }
 
 /// What makes accesses one class.
@@ -62,6 +66,7 @@ struct Likeness<'c> {
     act: Act,
     size: u64,
     symbol: Symbol,
+    field: Option<Field>,
     threads: &'c [ThreadId],
     alive: Option<u32>,
     held: Option<u32>,
@@ -116,9 +121,16 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         let mut objects: Vec<(ObjectId, Vec<Touch>)> = self.touches().into_iter().collect();
         // If not all pairs can be looked at, those of the objects with the most accesses are left out: they
         // are mixtures of many concrete objects.
-        objects.sort_by_key(|(object, touches)| (touches.len(), *object));
+        let origins = &self.code.points_to.objects;
+        let is_any = |object: ObjectId| matches!(origins.origin(object), Origin::Any(_));
+        objects.sort_by_key(|(object, touches)| (is_any(*object), touches.len(), *object));
         let mut left = MOST_PAIRS_OF_ALL;
         for (object, touches) in objects {
+            if is_any(object) && found.len() > MOST_BEFORE_ANY {
+                let whole = Location { object, offset: 0 };
+                self.cut_off.push(describe::location(self.code, whole));
+                continue;
+            }
             self.of_object(object, &touches, &mut left, &mut found);
         }
         let found: Vec<Found> = found.into_values().collect();
@@ -131,16 +143,50 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         let mut by_object: BTreeMap<ObjectId, Vec<Touch>> = BTreeMap::new();
         let mut known: FxHashMap<Likeness, usize> = FxHashMap::default();
         let mut places: FxHashMap<SourcePlace, u32> = FxHashMap::default();
-        for access in accesses(code, self.parallel) {
-            let mut class = None;
-            if access.is_wide(code) {
-                self.wide.insert(
-                    code.function(access.point.instance)
-                        .instruction(access.point.instruction)
-                        .place,
-                );
+        let all = accesses(code, self.parallel);
+        // What a pointer to almost anything is used as may be any structure of that type.
+        let wide = all.iter().filter(|access| access.is_wide(code));
+        let mut any: FxHashSet<ObjectId> = FxHashSet::default();
+        for access in wide {
+            match access.of_any(code) {
+                Some(at) => {
+                    any.insert(at.object);
+                }
+                None => {
+                    let function = code.function(access.point.instance);
+                    self.wide
+                        .insert(function.instruction(access.point.instruction).place);
+                }
             }
-            for at in access.places(code) {
+        }
+        // There, the contexts of an instruction are told apart by what they hold and by their threads only.
+        let mut known_any = FxHashSet::default();
+        for access in all {
+            let mut class = None;
+            let mut touched = access.places(code);
+            let is_wide = access.is_wide(code);
+            touched.retain(|at| self.escaped.contains(&at.object));
+            if (is_wide || !touched.is_empty())
+                && let Some(at) = access.of_any(code).filter(|at| any.contains(&at.object))
+            {
+                let point = access.point;
+                let function = code.points_to.instances.get(point.instance).function;
+                let likeness = (
+                    (at, function, point.instruction),
+                    code.threads_of(point.instance),
+                    self.parallel.number(point),
+                    self.locks
+                        .before(point)
+                        .iter()
+                        .map(|held| held.lock.offset)
+                        .collect::<Vec<_>>(),
+                    self.hand_over.number(point),
+                );
+                if known_any.insert(likeness) {
+                    touched.push(at);
+                }
+            }
+            for at in touched {
                 if !self.escaped.contains(&at.object) || !is_data(code, at.object) {
                     continue;
                 }
@@ -159,7 +205,9 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
                             .expect("fewer places than instructions")
                     });
                     let symbol = self.symbols.of(point.instance, access.address);
+                    let field = access.field(code);
                     let likeness = Likeness {
+                        field,
                         place,
                         act: access.act,
                         size: access.size,
@@ -174,6 +222,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
                             access: access.clone(),
                             symbol,
                             place,
+                            field,
                         });
                         self.classes.len() - 1
                     })
@@ -333,10 +382,15 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         is_private || (is_own(a) && is_own(b))
     }
 
-    /// Whether two accesses touch different constant offsets of one object.
+    /// Whether two accesses touch different fields, or different constant offsets of one object.
     fn are_apart(&self, a: &Class, b: &Class) -> bool {
         if a.access.target != Target::Direct || b.access.target != Target::Direct {
             return false;
+        }
+        if let (Some(a), Some(b)) = (a.field, b.field)
+            && !self.code.points_to.structures.may_overlap(a, b)
+        {
+            return true;
         }
         let (first, second) = (a.symbol, b.symbol);
         let is_object = matches!(self.symbols.root(first.root), Root::Object(object) if self.code.is_unique(object));
@@ -351,7 +405,9 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
     fn rank(&self, a: &Class, b: &Class, at: Location) -> u32 {
         let mut rank = 50;
         let objects = &self.code.points_to.objects;
-        if objects.is_element(self.code.program, at) {
+        if matches!(objects.origin(at.object), Origin::Any(_)) {
+            rank -= 25;
+        } else if objects.is_element(self.code.program, at) {
             rank -= 20;
         } else if matches!(objects.origin(at.object), Origin::Global(_)) {
             rank += 20;

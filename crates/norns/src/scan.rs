@@ -92,7 +92,7 @@ fn scanned(sources: &[PathBuf], flags: &[OsString]) -> Result<Value> {
 }
 
 /// The program of these files, each a source or bitcode.
-fn read(files: &[PathBuf], flags: &[OsString]) -> Result<Program> {
+pub fn read(files: &[PathBuf], flags: &[OsString]) -> Result<Program> {
     for file in files {
         if !file.exists() {
             bail!("there is no file {}", file.display());

@@ -3,10 +3,39 @@
 use norns_ir::{Callee, FunctionId, Kind, Operand, Type, TypeId};
 
 use super::solver::NodeId;
-use super::{Constraint, CopyMemory, PointsTo, Site, SiteKind};
+use super::{Constraint, CopyMemory, Library, PointsTo, Site, SiteKind};
 use crate::external::{Effect, effects};
 use crate::instance::{InstanceId, Point};
 use crate::object::{LocationId, Origin};
+use crate::structure::Shape;
+
+/// A library passes no more arguments than this to the functions that it calls.
+const MOST_PARAMETERS: usize = 6;
+
+/// The part of a function's name that the functions of its library share: up to the first underscore, or the
+/// namespace and class.
+fn library(name: &str) -> &str {
+    if let Some(nested) = name.strip_prefix("_ZN") {
+        let digits = nested.len()
+            - nested
+                .trim_start_matches(|letter: char| letter.is_ascii_digit())
+                .len();
+        let length = nested[..digits].parse().unwrap_or(0_usize);
+        return name.get(..3 + digits + length).unwrap_or(name);
+    }
+    let start = name.len() - name.trim_start_matches('_').len();
+    let end = name[start..].find('_').map_or(name.len(), |at| start + at);
+    &name[..end]
+}
+
+/// Whether the name of a library's function says that it calls what was registered before.
+fn runs_callbacks(name: &str) -> bool {
+    const WORDS: [&str; 9] = [
+        "loop", "dispatch", "run", "poll", "wait", "main", "perform", "process", "iterat",
+    ];
+    let name = name.to_ascii_lowercase();
+    WORDS.iter().any(|word| name.contains(word)) && !name.contains("exit")
+}
 
 impl PointsTo<'_> {
     pub(super) fn call(
@@ -32,7 +61,66 @@ impl PointsTo<'_> {
             }
             None => {
                 self.unknown.entry(function).or_insert(point);
+                self.call_library(point, &callee.name, arguments);
             }
+        }
+    }
+
+    /// A call of a function that nothing is known of: whatever function its library was given may be called
+    /// here, with anything that was given beside it.
+    fn call_library(&mut self, point: Point, name: &str, arguments: &[Operand]) {
+        let next = self.libraries.len();
+        let number = *self
+            .library_names
+            .entry(library(name).to_owned())
+            .or_insert(next);
+        if number == next {
+            let functions = self.program.functions.iter();
+            let mut functions = functions.filter(|function| function.is_declaration());
+            let runs = |other: &str| library(other) == library(name) && runs_callbacks(other);
+            self.libraries.push(Library {
+                has_runner: functions.any(|function| runs(&function.name)),
+                ..Library::default()
+            });
+        }
+        self.add_call(number, point, name);
+        let given = self.solver.node();
+        for argument in self.argument_nodes(point.instance, arguments) {
+            self.solver.copy(argument, given);
+        }
+        let site = Site {
+            point,
+            kind: SiteKind::Register { library: number },
+            arguments: vec![given],
+            result: None,
+        };
+        self.site(Some(given), site);
+    }
+
+    /// One more call of a library. If the program calls functions of it that are known by their names to run
+    /// callbacks, the others are taken not to.
+    fn add_call(&mut self, number: usize, point: Point, name: &str) {
+        let known = &mut self.libraries[number];
+        if known.has_runner && !runs_callbacks(name) {
+            return;
+        }
+        known.calls.push(point);
+        for (function, given) in known.callbacks.clone() {
+            self.connect(point, function, &[given; MOST_PARAMETERS], None, false);
+        }
+    }
+
+    /// One more function that a library may call.
+    fn register(&mut self, library: usize, function: FunctionId, given: NodeId) {
+        if self.libraries[library]
+            .callbacks
+            .contains(&(function, given))
+        {
+            return;
+        }
+        self.libraries[library].callbacks.push((function, given));
+        for point in self.libraries[library].calls.clone() {
+            self.connect(point, function, &[given; MOST_PARAMETERS], None, false);
         }
     }
 
@@ -92,6 +180,19 @@ impl PointsTo<'_> {
         if is_new {
             self.begin(callee);
         }
+        if is_new && self.instances.is_clone(callee) {
+            // Nobody else calls it: its parameters are the arguments, and its result is the call's.
+            for (number, &argument) in arguments.iter().enumerate() {
+                if let Some(parameter) = self.parameter(callee, number) {
+                    self.solver.unify(parameter, argument);
+                }
+            }
+            if let Some(to) = result {
+                let from = self.result(callee);
+                self.solver.unify(to, from);
+            }
+            return;
+        }
         self.pass(callee, arguments);
         if let Some(to) = result {
             let from = self.result(callee);
@@ -134,6 +235,7 @@ impl PointsTo<'_> {
             return;
         }
         match kind {
+            SiteKind::Register { library } => self.register(library, function, arguments[0]),
             SiteKind::Call if !self.fits(point, function) => {}
             SiteKind::Call => self.connect(point, function, &arguments, result, false),
             SiteKind::Create { handle, argument } => {
@@ -152,7 +254,7 @@ impl PointsTo<'_> {
                 if let Some(handle) = handle {
                     let name = self.solver.node();
                     self.solver.add(name, place);
-                    self.watch(handle, Constraint::Store(name));
+                    self.store_behind(handle, name);
                 }
             }
             SiteKind::AtExit => {
@@ -221,6 +323,15 @@ impl PointsTo<'_> {
     fn allocate(&mut self, point: Point, to: NodeId) {
         let origin = Origin::Heap(point.instance, point.instruction);
         let object = self.objects.object(origin, None);
+        let shape = self.structures.of_allocation(&self.instances, point);
+        if self.shapes.len() <= object.index() {
+            self.shapes.resize(object.index() + 1, None);
+        }
+        self.shapes[object.index()] = shape;
+        if let Some(Shape { r#type, .. }) = shape {
+            let merges = self.objects.read_as(self.program, object, r#type);
+            self.merge(&merges);
+        }
         let place = self.location_of(object);
         self.solver.add(to, place);
     }
@@ -235,7 +346,7 @@ impl PointsTo<'_> {
                 self.allocate(point, new);
                 let into = argument(number).and_then(|operand| self.operand(instance, operand));
                 if let Some(into) = into {
-                    self.watch(into, Constraint::Store(new));
+                    self.store_behind(into, new);
                 }
             }
             Effect::Returns(number) => {
@@ -248,11 +359,8 @@ impl PointsTo<'_> {
                 if let (Some(to), Some(from)) = nodes {
                     let nodes = (self.operand(instance, to), self.operand(instance, from));
                     if let (Some(to), Some(from)) = nodes {
-                        let number = u32::try_from(self.memory_copies.len());
-                        let number = number.expect("fewer copies than instructions");
-                        self.memory_copies.push(CopyMemory { to, from });
-                        self.watch(to, Constraint::Copy(number));
-                        self.watch(from, Constraint::Copy(number));
+                        let seen = (0, 0, 0);
+                        self.memory_copies.push(CopyMemory { to, from, seen });
                     }
                 }
             }
@@ -319,7 +427,7 @@ impl PointsTo<'_> {
                 if let Some(into) =
                     argument(number).and_then(|operand| self.operand(instance, operand))
                 {
-                    self.watch(into, Constraint::Store(name));
+                    self.store_behind(into, name);
                 }
             }
             Effect::OpensChannel => {
@@ -341,7 +449,7 @@ impl PointsTo<'_> {
                 if let Some(into) =
                     argument(number).and_then(|operand| self.operand(instance, operand))
                 {
-                    self.watch(into, Constraint::Load(behind));
+                    self.load(into, behind);
                 }
             }
             Effect::ReadsHidden(hidden) | Effect::WritesHidden(hidden) => {
@@ -405,10 +513,10 @@ impl PointsTo<'_> {
         };
         let nodes = [(); 4].map(|()| self.solver.node());
         let [state, table, slot, run] = nodes;
-        self.watch(owner, Constraint::Load(state));
-        self.watch(state, Constraint::Load(table));
+        self.load(owner, state);
+        self.load(state, table);
         self.part_of_node(table, slot, None, RUN_SLOT, Vec::new());
-        self.watch(slot, Constraint::Load(run));
+        self.load(slot, run);
         let kind = SiteKind::Create {
             handle: this,
             argument: None,
@@ -444,7 +552,7 @@ impl PointsTo<'_> {
         };
         for entry in self.instances.thread(thread).entries.clone() {
             let result = self.result(entry);
-            self.watch(behind, Constraint::Store(result));
+            self.store_behind(behind, result);
         }
     }
 }

@@ -4,6 +4,7 @@ use norns_ir::{Constant, ConstantId, Instruction, Kind, Operand, Type};
 
 use super::PointsTo;
 use super::solver::NodeId;
+use crate::instance::ThreadId;
 use crate::object::{ObjectId, Origin};
 
 /// Address computations in constants are nested a few levels at most.
@@ -24,6 +25,36 @@ impl PointsTo<'_> {
             if let Some(place) = self.objects.at(self.program, object, offset) {
                 self.solver.add(node, place);
             }
+        }
+        Some(node)
+    }
+
+    /// A constant as one thread sees it: its own thread-local variables, and those of functions that several
+    /// threads share.
+    pub(super) fn constant_of(&mut self, thread: ThreadId, id: ConstantId) -> Option<NodeId> {
+        let Constant::Global(global) = *self.program.constant(id) else {
+            return self.constant(id);
+        };
+        let variable = self.program.global(global);
+        if !variable.is_thread_local {
+            return self.constant(id);
+        }
+        if let Some(&node) = self.locals.get(&(thread, id)) {
+            return Some(node);
+        }
+        let shared = self.constant(id)?;
+        let origin = Origin::Local(thread, global);
+        let object = self.objects.object(origin, Some(variable.r#type));
+        if let Some(initial) = variable.initial {
+            self.initialise(object, 0, initial);
+        }
+        let node = self.solver.node();
+        self.locals.insert((thread, id), node);
+        let common = self.objects.known(Origin::Global(global));
+        for object in common.into_iter().chain([object]) {
+            let place = self.location_of(object);
+            self.solver.add(node, place);
+            self.solver.add(shared, place);
         }
         Some(node)
     }

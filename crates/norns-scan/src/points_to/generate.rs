@@ -26,19 +26,19 @@ impl PointsTo<'_> {
                 }
                 Kind::Load { address, .. } => {
                     if let Some(address) = self.operand(instance, *address) {
-                        self.watch(address, Constraint::Load(to));
+                        self.load(address, to);
                     }
                 }
                 Kind::Store { address, value, .. } => self.store(instance, *address, *value),
                 Kind::Update { address, value, .. } => {
                     if let Some(address) = self.operand(instance, *address) {
-                        self.watch(address, Constraint::Load(to));
+                        self.load(address, to);
                     }
                     self.store(instance, *address, *value);
                 }
                 Kind::CompareExchange { address, new, .. } => {
                     if let Some(address) = self.operand(instance, *address) {
-                        self.watch(address, Constraint::Load(to));
+                        self.load(address, to);
                     }
                     self.store(instance, *address, *new);
                 }
@@ -77,11 +77,18 @@ impl PointsTo<'_> {
                         }
                     }
                 },
-                kind => {
-                    for operand in passed_on(kind) {
-                        self.copy_operand(instance, operand, to);
+                kind => match passed_on(kind).as_slice() {
+                    &[only] => {
+                        if let Some(from) = self.operand(instance, only) {
+                            self.solver.unify(to, from);
+                        }
                     }
-                }
+                    operands => {
+                        for &operand in operands {
+                            self.copy_operand(instance, operand, to);
+                        }
+                    }
+                },
             }
         }
     }
@@ -127,7 +134,7 @@ impl PointsTo<'_> {
     pub(super) fn store(&mut self, instance: InstanceId, address: Operand, value: Operand) {
         let value = self.operand(instance, value);
         if let (Some(address), Some(value)) = (self.operand(instance, address), value) {
-            self.watch(address, Constraint::Store(value));
+            self.store_behind(address, value);
         }
     }
 

@@ -15,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::instance::{InstanceId, Instances, Point, ThreadId};
 use crate::object::{Location, LocationId, Merge, ObjectId, Objects, Origin};
+use crate::structure::{Shape, Structures};
 pub use generate::{constant_integer, path};
 use solver::{NodeId, Solver};
 
@@ -26,7 +27,6 @@ enum Constraint {
     Part(u32),
     /// The number of an entry in `PointsTo::sites`.
     Call(u32),
-    Copy(u32),
     /// The thread whose name this is returns its result behind the pointer.
     Join(NodeId),
 }
@@ -54,6 +54,10 @@ struct Site {
 #[derive(Clone, Debug)]
 enum SiteKind {
     Call,
+    /// An external function gets a function that its library may call.
+    Register {
+        library: usize,
+    },
     Create {
         handle: Option<NodeId>,
         argument: Option<Operand>,
@@ -61,25 +65,44 @@ enum SiteKind {
     AtExit,
 }
 
+/// External functions of which nothing is known, by the beginning of their names.
+#[derive(Clone, Debug, Default)]
+struct Library {
+    /// Calls that may call back.
+    calls: Vec<Point>,
+    has_runner: bool,
+    /// Functions that it was given, with what was passed beside each.
+    callbacks: Vec<(FunctionId, NodeId)>,
+}
+
 #[derive(Clone, Debug)]
 struct CopyMemory {
     to: NodeId,
     from: NodeId,
+    /// How many sources, targets and places with pointers there were when this was last looked at.
+    seen: (usize, usize, usize),
 }
 
 /// A pointer with more places than this has lost itself: in real programs, a mixture of everything that was
 /// ever stored in memory without a type.
-pub const WIDE: usize = 200;
+pub const WIDE: usize = 100;
 
 pub struct PointsTo<'p> {
     program: &'p Program,
     pub objects: Objects,
     pub instances: Instances,
     solver: Solver,
+    pub structures: Structures<'p>,
+    /// By object; `None` if it can be anything.
+    shapes: Vec<Option<Shape>>,
     /// The first node of each instance: its parameters, its instructions, its result.
     first: Vec<NodeId>,
     content: Vec<NodeId>,
     constants: FxHashMap<norns_ir::ConstantId, NodeId>,
+    /// The addresses of thread-local variables, for functions that only one thread runs.
+    locals: FxHashMap<(ThreadId, norns_ir::ConstantId), NodeId>,
+    libraries: Vec<Library>,
+    library_names: FxHashMap<String, usize>,
     parts: Vec<Part>,
     sites: Vec<Site>,
     memory_copies: Vec<CopyMemory>,
@@ -99,9 +122,14 @@ impl<'p> PointsTo<'p> {
             objects: Objects::default(),
             instances: Instances::new(program),
             solver: Solver::default(),
+            structures: Structures::new(program),
+            shapes: Vec::new(),
             first: Vec::new(),
             content: Vec::new(),
             constants: FxHashMap::default(),
+            locals: FxHashMap::default(),
+            libraries: Vec::new(),
+            library_names: FxHashMap::default(),
             parts: Vec::new(),
             sites: Vec::new(),
             memory_copies: Vec::new(),
@@ -122,6 +150,9 @@ impl<'p> PointsTo<'p> {
             points_to.begin(entry);
         }
         points_to.solve();
+        for r#type in points_to.structures.used() {
+            points_to.objects.object(Origin::Any(r#type), Some(r#type));
+        }
         points_to.objects.finish(program);
         points_to
     }
@@ -154,12 +185,27 @@ impl<'p> PointsTo<'p> {
                 }
                 Constraint::Part(part) => self.apply_part(part as usize, location),
                 Constraint::Call(site) => self.apply_call(site as usize, location),
-                Constraint::Copy(copy) => {
-                    self.copy_memory(copy as usize);
-                }
                 Constraint::Join(behind) => self.apply_join(behind, location),
             }
         }
+    }
+
+    /// Says that a value is loaded through a pointer.
+    fn load(&mut self, pointer: NodeId, to: NodeId) {
+        let (loaded, is_new) = self.solver.loaded(pointer);
+        if is_new {
+            self.watch(pointer, Constraint::Load(loaded));
+        }
+        self.solver.copy(loaded, to);
+    }
+
+    /// Says that a value is stored through a pointer.
+    fn store_behind(&mut self, pointer: NodeId, value: NodeId) {
+        let (stored, is_new) = self.solver.stored(pointer);
+        if is_new {
+            self.watch(pointer, Constraint::Store(stored));
+        }
+        self.solver.copy(value, stored);
     }
 
     fn watch(&mut self, node: NodeId, constraint: Constraint) {
@@ -187,6 +233,9 @@ impl<'p> PointsTo<'p> {
         ) {
             return;
         }
+        if source.is_some_and(|source| !self.can_be(object, at, source)) {
+            return;
+        }
         if let (0, Some(source)) = (at, source) {
             let merges = self.objects.read_as(self.program, object, source);
             self.merge(&merges);
@@ -210,6 +259,18 @@ impl<'p> PointsTo<'p> {
         self.solver.add(to, place);
     }
 
+    /// Whether what lies at this offset of an object can be used as a structure.
+    fn can_be(&self, object: ObjectId, offset: u64, used_as: TypeId) -> bool {
+        let shape = match self.objects.origin(object) {
+            Origin::Global(_) | Origin::Stack(..) => {
+                let declared = self.objects.r#type(object);
+                declared.map(|r#type| self.structures.of_variable(r#type))
+            }
+            _ => self.shapes.get(object.index()).copied().flatten(),
+        };
+        shape.is_none_or(|shape| self.structures.fits(shape, offset, used_as))
+    }
+
     fn merge(&mut self, merges: &[Merge]) {
         for &(a, b) in merges {
             let (a, b) = (self.content(a), self.content(b));
@@ -220,29 +281,37 @@ impl<'p> PointsTo<'p> {
 
     /// Copies pointers between the places of two objects, by their distance from the start of each.
     fn copy_memory(&mut self, copy: usize) -> bool {
-        let CopyMemory { to, from } = self.memory_copies[copy];
+        let CopyMemory { to, from, seen } = self.memory_copies[copy];
         let (sources, targets) = (self.solver.set(from).to_vec(), self.solver.set(to).to_vec());
-        if sources.len() > WIDE || targets.len() > WIDE {
+        if sources.len() > WIDE || targets.len() > WIDE || targets.is_empty() {
             return false;
         }
-        let before = (self.objects.location_count(), self.solver.edge_count());
-        for source in sources {
+        let mut filled = Vec::new();
+        for source in sources.iter().copied() {
             let source = self.objects.location(source);
             for (at, place) in self.objects.places(source.object) {
                 if at < source.offset {
                     continue;
                 }
                 let node = self.content(place);
-                if self.solver.set(node).is_empty() {
-                    continue;
+                if !self.solver.set(node).is_empty() {
+                    filled.push((at - source.offset, node));
                 }
-                for &target in &targets {
-                    let target = self.objects.location(target);
-                    let end = i64::try_from(target.offset + (at - source.offset)).unwrap_or(0);
-                    if let Some(place) = self.objects.at(self.program, target.object, end) {
-                        let to = self.content(place);
-                        self.solver.copy(node, to);
-                    }
+            }
+        }
+        let now = (sources.len(), targets.len(), filled.len());
+        if now == seen {
+            return false;
+        }
+        self.memory_copies[copy].seen = now;
+        let before = (self.objects.location_count(), self.solver.edge_count());
+        for (distance, node) in filled {
+            for &target in &targets {
+                let target = self.objects.location(target);
+                let end = i64::try_from(target.offset + distance).unwrap_or(0);
+                if let Some(place) = self.objects.at(self.program, target.object, end) {
+                    let to = self.content(place);
+                    self.solver.copy(node, to);
                 }
             }
         }
@@ -287,7 +356,10 @@ impl<'p> PointsTo<'p> {
         match operand {
             Operand::Parameter(number) => self.parameter(instance, number as usize),
             Operand::Result(instruction) => Some(self.value(instance, instruction)),
-            Operand::Constant(constant) => self.constant(constant),
+            Operand::Constant(constant) => match self.instances.get(instance).thread {
+                Some(thread) => self.constant_of(thread, constant),
+                None => self.constant(constant),
+            },
         }
     }
 
@@ -297,7 +369,11 @@ impl<'p> PointsTo<'p> {
         let node = match operand {
             Operand::Parameter(number) => self.parameter(instance, number as usize),
             Operand::Result(instruction) => Some(self.value(instance, instruction)),
-            Operand::Constant(constant) => self.constants.get(&constant).copied(),
+            Operand::Constant(constant) => {
+                let thread = self.instances.get(instance).thread;
+                let local = thread.and_then(|thread| self.locals.get(&(thread, constant)));
+                local.or_else(|| self.constants.get(&constant)).copied()
+            }
         };
         node.map_or_else(Vec::new, |node| self.normal(self.solver.set(node)))
     }

@@ -21,9 +21,13 @@ pub struct Solver {
     fresh: Vec<Vec<LocationId>>,
     copies: Vec<Vec<NodeId>>,
     complex: Vec<Vec<Constraint>>,
+    /// What lies behind each pointer, for all who load through it; `NONE` if nobody does.
+    loaded: Vec<u32>,
+    /// What is put behind each pointer, by all who store through it; `NONE` if nobody does.
+    stored: Vec<u32>,
     edges: FxHashSet<(NodeId, NodeId)>,
     /// Nodes of numbers that are too small for a pointer; they hold nothing but descriptors.
-    narrow: FxHashSet<NodeId>,
+    narrow: Vec<bool>,
     /// Sorted.
     descriptors: Vec<LocationId>,
     /// Places that even a set which is full takes, by number: functions, on which the call graph depends.
@@ -37,6 +41,8 @@ pub struct Solver {
     /// Edges that were added since cycles were last looked for.
     edges_since_merge: usize,
 }
+
+const NONE: u32 = u32::MAX;
 
 /// A node whose set has grown, what is new in it and which constraints look at it.
 pub struct Visit {
@@ -53,15 +59,17 @@ impl Solver {
     pub fn nodes(&mut self, count: usize) -> NodeId {
         let first = self.parent.len();
         for at in first..first + count {
-            self.parent
-                .push(u32::try_from(at).expect("fewer than four thousand million nodes"));
+            self.parent.push(number(at));
         }
         let end = self.parent.len();
         self.sets.resize_with(end, Vec::new);
         self.fresh.resize_with(end, Vec::new);
         self.copies.resize_with(end, Vec::new);
         self.complex.resize_with(end, Vec::new);
+        self.loaded.resize(end, NONE);
+        self.stored.resize(end, NONE);
         self.is_queued.resize(end, false);
+        self.narrow.resize(end, false);
         NodeId::from_index(first)
     }
 
@@ -90,7 +98,7 @@ impl Solver {
 
     /// Says that a node is of a number with fewer bits than a pointer.
     pub fn make_narrow(&mut self, node: NodeId) {
-        self.narrow.insert(node);
+        self.narrow[node.index()] = true;
     }
 
     /// Says that a place stands for a descriptor, which fits into a small number.
@@ -114,10 +122,15 @@ impl Solver {
         self.sets[node.index()].len() > WIDE
     }
 
+    fn essential(&self, locations: &[LocationId]) -> Vec<LocationId> {
+        let is_essential = |at: &&LocationId| self.essential.get(at.index()) == Some(&true);
+        locations.iter().filter(is_essential).copied().collect()
+    }
+
     fn add_all(&mut self, node: NodeId, locations: &[LocationId]) {
         let narrowed: Vec<LocationId>;
         let mut locations = locations;
-        if self.narrow.contains(&node) {
+        if self.narrow[node.index()] {
             let is_descriptor = |at: &&LocationId| self.descriptors.binary_search(at).is_ok();
             narrowed = locations.iter().filter(is_descriptor).copied().collect();
             if narrowed.is_empty() {
@@ -128,8 +141,7 @@ impl Solver {
         let node = self.find(node);
         let essential: Vec<LocationId>;
         if self.is_full(node) {
-            let is_essential = |at: &&LocationId| self.essential.get(at.index()) == Some(&true);
-            essential = locations.iter().filter(is_essential).copied().collect();
+            essential = self.essential(locations);
             if essential.is_empty() {
                 return;
             }
@@ -161,6 +173,42 @@ impl Solver {
         };
         if !std::mem::replace(&mut self.is_queued[node.index()], true) {
             self.queue.push(node);
+        }
+    }
+
+    /// Says that two nodes always point to the same places; `new` has no sources yet.
+    pub fn unify(&mut self, new: NodeId, with: NodeId) {
+        let (from, into) = (self.find(new), self.find(with));
+        if self.narrow[new.index()] || self.narrow[with.index()] || from != new || from == into {
+            self.copy(with, new);
+            return;
+        }
+        self.merge(from.index(), into.index());
+    }
+
+    /// The node of what lies behind a pointer, and whether it is new: then a constraint has to fill it.
+    pub fn loaded(&mut self, pointer: NodeId) -> (NodeId, bool) {
+        let pointer = self.find(pointer);
+        match self.loaded[pointer.index()] {
+            NONE => {
+                let node = self.node();
+                self.loaded[pointer.index()] = number(node.index());
+                (node, true)
+            }
+            known => (NodeId::from_index(known as usize), false),
+        }
+    }
+
+    /// The node of what is put behind a pointer, and whether it is new.
+    pub fn stored(&mut self, pointer: NodeId) -> (NodeId, bool) {
+        let pointer = self.find(pointer);
+        match self.stored[pointer.index()] {
+            NONE => {
+                let node = self.node();
+                self.stored[pointer.index()] = number(node.index());
+                (node, true)
+            }
+            known => (NodeId::from_index(known as usize), false),
         }
     }
 
@@ -213,9 +261,15 @@ impl Solver {
             if new.is_empty() {
                 continue;
             }
+            let essential = self.essential(&new);
             for at in 0..self.copies[node.index()].len() {
                 let to = self.copies[node.index()][at];
-                self.add_all(to, &new);
+                let target = self.find(to);
+                if self.is_full(target) && !self.narrow[to.index()] {
+                    self.add_all(to, &essential);
+                } else {
+                    self.add_all(to, &new);
+                }
             }
             let complex = self.complex[node.index()].clone();
             if !complex.is_empty() {
@@ -253,7 +307,7 @@ impl Solver {
             if roots[at].index() != at {
                 continue;
             }
-            if self.narrow.contains(&NodeId::from_index(at)) {
+            if self.narrow[at] {
                 continue;
             }
             match first[components[at]] {
@@ -271,21 +325,35 @@ impl Solver {
     }
 
     fn merge(&mut self, from: usize, into: usize) {
-        self.parent[from] = u32::try_from(into).expect("a node's number");
+        self.parent[from] = number(into);
         let copies = std::mem::take(&mut self.copies[from]);
-        self.copies[into].extend(copies);
         let complex = std::mem::take(&mut self.complex[from]);
-        self.complex[into].extend(complex);
         let set = std::mem::take(&mut self.sets[from]);
         self.fresh[from].clear();
+        // The constraints of both stay, so what both load and store stays complete.
+        if self.loaded[into] == NONE {
+            self.loaded[into] = self.loaded[from];
+        }
+        if self.stored[into] == NONE {
+            self.stored[into] = self.stored[from];
+        }
+        let is_watched = !copies.is_empty() || !complex.is_empty();
+        self.copies[into].extend(copies);
+        self.complex[into].extend(complex);
         // Everything is looked at once more by the constraints and edges of both.
         let all = union(&self.sets[into], &set);
-        self.fresh[into].clone_from(&all);
-        self.sets[into] = all;
-        if !std::mem::replace(&mut self.is_queued[into], true) {
-            self.queue.push(NodeId::from_index(into));
+        if (is_watched || all.len() > self.sets[into].len()) && !all.is_empty() {
+            self.fresh[into].clone_from(&all);
+            if !std::mem::replace(&mut self.is_queued[into], true) {
+                self.queue.push(NodeId::from_index(into));
+            }
         }
+        self.sets[into] = all;
     }
+}
+
+fn number(node: usize) -> u32 {
+    u32::try_from(node).expect("fewer than four thousand million nodes")
 }
 
 fn union(a: &[LocationId], b: &[LocationId]) -> Vec<LocationId> {

@@ -7,6 +7,8 @@ mod escape;
 mod locks;
 mod parallel;
 mod points_to;
+mod slice;
+mod structure;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
