@@ -1,5 +1,5 @@
 """Clients of the servers in projects.py. A client waits until its server listens, talks to it and asks it to
-stop; with `--once` it only talks to a server that listens already, as `norns check --client` wants it."""
+stop."""
 import os
 import socket
 import subprocess
@@ -41,13 +41,12 @@ KINDS = {"memcached": (21311, memcached, "shutdown\r\n"), "redis": (21312, redis
 
 
 def command(kind):
-    """The words of a shell that talk to the server once."""
-    return f"{sys.executable} -B {os.path.abspath(__file__)} {kind} --once"
+    """The words of a shell that talk to the server."""
+    return f"{sys.executable} -B {os.path.abspath(__file__)} {kind}"
 
 
 def main():
     port, lines, stop = KINDS[sys.argv[1]]
-    once = "--once" in sys.argv
     while True:
         try:
             threads = [threading.Thread(target=attempt, args=(port, lines(n))) for n in range(4)]
@@ -56,8 +55,7 @@ def main():
                 thread.start()
             for thread in threads:
                 thread.join()
-            if not once:
-                attempt(port, [stop])
+            attempt(port, [stop])
             return
         except OSError:
             pass

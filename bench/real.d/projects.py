@@ -1,6 +1,7 @@
 """The projects of bench/real: where each comes from, how its users build it, and a typical run.
 
-A build is a shell text, run in a copy of the sources with CC and CXX set. HERE is this folder. A run
+A project with a package and a repository comes from the repository's checkout if Debian's package cannot be
+fetched. A build is a shell text, run in a copy of the sources with CC and CXX set. HERE is this folder. A run
 starts in the folder of the build, where `input-N.txt` holds N megabytes of text. Where the project
 allows it, a run takes more than a second under ThreadSanitizer.
 """
@@ -47,7 +48,8 @@ ALL = [
     Project("zstd/compress", ZSTD, ["programs/zstd", "-q", "-f", "-T3", "-B512K", "-1", "input-24.txt"],
             megabytes=24, package="libzstd"),
     Project("zstd/poolTests", ZSTD, ["tests/poolTests"], package="libzstd"),
-    Project("pigz", "make CC=$CC", ["./pigz", "-p3", "-k", "-f", "input-12.txt"], megabytes=12, package="pigz"),
+    Project("pigz", "make CC=$CC", ["./pigz", "-p3", "-k", "-f", "input-12.txt"], megabytes=12, package="pigz",
+            repository="madler+pigz"),
     Project("xz", "./configure --disable-shared --disable-nls --disable-doc CC=$CC; make -j2",
             ["src/xz/xz", "-T3", "-0", "--block-size=400000", "-k", "-f", "input-6.txt"],
             megabytes=6, package="xz-utils"),
@@ -63,6 +65,7 @@ ALL = [
   -DLEVELDB_BUILD_BENCHMARKS=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo
 make -j2 leveldb; $CXX -g -O1 -std=c++17 -I../include $HERE/leveldb_threads.cc -o threads libleveldb.a -pthread $(grep -q snappy CMakeCache.txt && ls /usr/lib/*/libsnappy.so || true)""",
             ["out/threads"], package="leveldb"),
+    Project("httplib", "$CXX -g -O1 -std=c++11 -I. $HERE/httplib_clients.cc -o clients -pthread", ["./clients"], package="cpp-httplib"),
     Project("libuv", """mkdir -p out; cd out; cmake .. -DCMAKE_C_COMPILER=$CC -DCMAKE_BUILD_TYPE=RelWithDebInfo; make -j2 uv_run_tests_a""",
             ["env", "UV_RUN_AS_ROOT=1", "out/uv_run_tests_a", "threadpool_queue_work_simple", "threadpool_queue_work_simple"], package="libuv1"),
 ]

@@ -15,7 +15,7 @@ use norns_report::{
 };
 use norns_rules::{Limits, Property};
 use norns_scan::Scan;
-use norns_trace::Trace;
+use norns_trace::{Trace, Warning};
 
 use crate::candidates::Candidates;
 use crate::confirm::{Confirmation, OnMiss, Tried};
@@ -73,6 +73,8 @@ pub enum Progress<'a> {
     Predicting {
         events: usize,
     },
+    /// Running the program with the race detector, since the recording has only its beginning.
+    Watching,
     ReplayingRecording,
     /// Running the program, steered to the places of so many races at once.
     Steering {
@@ -93,8 +95,8 @@ pub enum Evidence<'a> {
     /// The recorded run hung: the trace with the blocked operations as its last events, where all
     /// of them are known.
     Hang(Option<&'a Trace>),
-    /// The recorded run misused an object: its places say it all.
-    Misuse,
+    /// Its places say it all: the recorded run misused an object, or a race is not in the recording.
+    Places,
 }
 
 /// Whoever wants to know what a check does while it does it.
@@ -294,18 +296,20 @@ impl<E> Check<'_, E> {
         others.extend({ freed.iter() }.map(|found| observed::use_after_free(trace, found)));
         for finding in others {
             if self.is_wanted(&finding) {
-                self.add(run, trace, finding, Evidence::Misuse)?;
+                self.add(run, trace, finding, Evidence::Places)?;
             }
         }
         let unseen_order = recorded.unseen_order();
         let mut confirmation = Confirmation::new(program, trace, unseen_order, self.work);
+        confirmation.shared_objects = recorded.shared_objects();
         self.check_rules(run, &mut confirmation)?;
         let open = self.add_races_of_the_run(run, &mut confirmation)?;
         let Open {
             again,
             awaited,
-            may_wait,
+            mut may_wait,
         } = open;
+        may_wait.extend(self.watch_whole_run(run, &recorded, &mut confirmation)?);
         if !awaited.is_empty() {
             self.replay_recording(run, &mut confirmation)?;
             self.look_for_loops(run, &mut confirmation, awaited)?;
@@ -322,8 +326,7 @@ impl<E> Check<'_, E> {
             let left = LeftWaiting::of(trace);
             witnesses.retain(|(witness, _)| !left.explains(trace, witness));
         }
-        let all = witnesses.iter().map(|(witness, _)| witness);
-        confirmation.doubt_behind_loops(all);
+        witnesses.retain(|(witness, _)| !confirmation.may_be_ended_outside(witness));
         let is_any = !witnesses.is_empty() || !again.is_empty() || !may_wait.is_empty();
         if is_any || recorded.hung() {
             self.replay_recording(run, &mut confirmation)?;
@@ -335,7 +338,7 @@ impl<E> Check<'_, E> {
         self.check_atomicity(run, &mut confirmation)?;
         for finding in ends {
             if self.is_wanted(&finding) && !is_part_of_race(&self.all.findings, &finding) {
-                self.add(run, trace, finding, Evidence::Misuse)?;
+                self.add(run, trace, finding, Evidence::Places)?;
             }
         }
         if confirmation.forked {
@@ -405,16 +408,16 @@ impl<E> Check<'_, E> {
         witnesses: &[(Witness, Tier)],
     ) -> Result<(), E> {
         let trace = confirmation.trace;
+        // Those that are listed already were replayed before, to look for a loop that orders them.
+        let (listed, others): (Vec<_>, Vec<_>) = witnesses.iter().partition(|(witness, _)| {
+            findings::is_listed(&self.all, &bare(trace).finding(witness))
+        });
         let (mut refuted, mut other_reads) = (0, 0);
-        for (number, (witness, tier)) in (1..).zip(witnesses) {
+        for (number, (witness, tier)) in (1..).zip(others.into_iter().chain(listed)) {
             let of = witnesses.len();
             self.observer.progress(Progress::Replaying { number, of });
             let mut finding = predicted(trace).finding(witness);
             if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
-                continue;
-            }
-            // Such a race was replayed already, to look for the loop.
-            if confirmation.is_doubted(&witness.bug) && findings::is_listed(&self.all, &finding) {
                 continue;
             }
             // The loops that replays have shown forbid it.
@@ -502,8 +505,18 @@ impl<E> Check<'_, E> {
             }),
         }
         not_analysed.extend(recorded.not_analysed.iter().cloned());
-        let warnings = recorded.warnings.iter().cloned();
-        not_analysed.extend(warnings.map(NotAnalysed::Trace));
+        for warning in &recorded.warnings {
+            let is_same = |known: &NotAnalysed| match (known, warning) {
+                (
+                    NotAnalysed::Trace(Warning::ProcessShared { .. }),
+                    Warning::ProcessShared { .. },
+                ) => true,
+                (known, warning) => *known == NotAnalysed::Trace(warning.clone()),
+            };
+            if !not_analysed.iter().any(is_same) {
+                not_analysed.push(NotAnalysed::Trace(warning.clone()));
+            }
+        }
     }
 
     pub(crate) fn is_wanted(&self, finding: &Finding) -> bool {

@@ -21,8 +21,8 @@ use norns_report::{Finding, Status, Verdict};
 use norns_trace::{EventIndex, Trace};
 
 use crate::observed::Hang;
-use crate::program::{Outcome, Program, Replayed};
-use crate::recorded_run::{self, A_LOOP_MAY};
+use crate::program::{Outcome, Program, Replayed, Watched};
+use crate::recorded_run::A_LOOP_MAY;
 use crate::refine::{self, Refinement, Screened};
 use crate::wait_loops::WaitLoops;
 
@@ -59,7 +59,9 @@ pub struct Confirmation<'a, P: Program> {
     program: &'a mut P,
     pub trace: &'a Trace,
     /// What may have ordered threads unseen: the report of a detector is then no proof.
-    unseen_order: Option<String>,
+    pub(crate) unseen_order: Option<String>,
+    /// Where objects are that other processes may use as well: they may end a wait.
+    pub shared_objects: BTreeSet<u64>,
     work: &'a Budget,
     pub(crate) refinement: Refinement<'a>,
     loops: WaitLoops<'a>,
@@ -92,6 +94,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
             program,
             trace,
             unseen_order,
+            shared_objects: BTreeSet::new(),
             work,
             refinement: Refinement::new(trace, work.clone()),
             loops: WaitLoops::default(),
@@ -124,7 +127,39 @@ impl<'a, P: Program> Confirmation<'a, P> {
                 self.is_reliable = false;
             }
         }
-        Ok(rerun.hang)
+        let is_of_this_process = |hang: &Hang| {
+            let mut waits = hang.deadlock.waits.iter();
+            !waits.any(|waits| self.shared_objects.contains(&waits.object))
+        };
+        Ok(rerun.hang.filter(is_of_this_process))
+    }
+
+    /// Whether another process may end an endless wait, by what it does with an object that it shares.
+    pub fn may_be_ended_outside(&self, witness: &Witness) -> bool {
+        let Bug::Stuck { blocked } = &witness.bug else {
+            return false;
+        };
+        let mut objects = { blocked.iter() }
+            .filter_map(|event| self.trace.events[event.index()].op.object())
+            .map(|object| self.trace.object(object).address);
+        objects.any(|address| self.shared_objects.contains(&address))
+    }
+
+    /// The races that the detector sees in a run of the program as it is.
+    pub fn detect(&mut self) -> Result<Vec<Watched>, P::Error> {
+        let watched = self.program.detect(self.trace)?;
+        self.loops.see_races(watched.iter().map(|race| race.pcs));
+        Ok(watched)
+    }
+
+    /// Whether the recording has variables that loops may wait for.
+    pub fn may_have_wait_loops(&self) -> bool {
+        self.loops.are_possible()
+    }
+
+    /// Whether a loop, seen or not, may order the accesses of a race.
+    pub fn may_be_ordered_by_loop(&self, bug: &Bug) -> bool {
+        self.loops.may_order(bug)
     }
 
     /// Runs the program a few times, steered to all these races at once.
@@ -161,24 +196,15 @@ impl<'a, P: Program> Confirmation<'a, P> {
         self.doubted.extend(pcs);
     }
 
-    /// The same of those in which an object is used after its end unless a loop forbids it.
-    pub fn doubt_behind_loops<'b>(&mut self, races: impl Iterator<Item = &'b Witness>) {
-        let in_doubt = |race: &&Witness| {
-            self.loops.may_order(&race.bug) && recorded_run::ends_a_life(self.trace, race)
-        };
-        let races: Vec<_> = races.filter(in_doubt).collect();
-        self.doubt_unless_held(races.into_iter());
-    }
-
     /// Takes note of the variables that loops may wait for.
     pub fn know_flows(&mut self, model: Model<'a>, flows: Flows) {
         self.loops.know_flows(model, flows);
     }
 
-    /// Whether the race is at the places of one that a loop may order.
+    /// Whether a loop may order the race, or another one at its places.
     pub fn is_doubted(&self, bug: &Bug) -> bool {
         let pcs = self.pcs(bug);
-        pcs.is_some_and(|pcs| self.doubted.contains(&pcs))
+        pcs.is_some_and(|pcs| self.doubted.contains(&pcs)) || self.loops.may_order(bug)
     }
 
     /// The places of a race; `None` for other bugs.
@@ -194,12 +220,20 @@ impl<'a, P: Program> Confirmation<'a, P> {
     }
 
     fn remember(&mut self, sightings: Vec<Sighting>) {
+        self.loops.see_races(sightings.iter().map(|race| race.pcs));
         for Sighting { pcs, proof } in sightings {
+            let Some(proof) = proof else { continue };
             let known = self.seen.entry(pcs).or_insert(proof);
             if proof == Proof::BothHeld {
                 *known = proof;
             }
         }
+    }
+
+    /// Whether an earlier run has stopped both threads before the accesses of a race.
+    pub fn has_held(&self, bug: &Bug) -> bool {
+        let pcs = self.pcs(bug);
+        pcs.and_then(|pcs| self.seen.get(&pcs)) == Some(&Proof::BothHeld)
     }
 
     /// What an earlier run has shown of a race, if that is a proof.
@@ -477,10 +511,14 @@ fn decide(finding: &mut Finding, replayed: &Replayed, learned: Option<&str>) -> 
         Outcome::Infeasible { why, .. } => (Status::Predicted, Verdict::Infeasible(why.clone())),
         Outcome::TimedOut => (Status::Predicted, Verdict::TimedOut),
     };
-    finding.verdict = Some(verdict);
     let settled = status != Status::Predicted;
     if settled {
         finding.status = status;
+    }
+    // That another schedule cannot be followed does not refute what a replay had no time for.
+    let had_no_time = finding.verdict == Some(Verdict::TimedOut);
+    if settled || !(had_no_time && matches!(verdict, Verdict::Infeasible(_))) {
+        finding.verdict = Some(verdict);
     }
     settled
 }

@@ -8,6 +8,7 @@
 //! | `tiers` | prediction: first what keeps all known reads, then what other schedules allow |
 //! | `left_waiting` | waits that end with the process, as in the recorded run |
 //! | `recorded_run` | races that the recorded run itself had, which need no replay |
+//! | `whole_run` | races that a detector sees where the recording has only the beginning of a run |
 //! | `candidates` | the candidates of a scan, and what recordings and findings say of each |
 //! | `other_process` | what the recordings of processes show that the program forked |
 //! | `coverage` | what the recordings have shown, and whether another one brings something new |
@@ -40,9 +41,10 @@ mod refine;
 mod rules;
 mod tiers;
 mod wait_loops;
+mod whole_run;
 
 pub use check::{Evidence, Observer, Options, Progress, Runs, check};
 pub use confirm::Tried;
 pub use observed::Hang;
 pub use other_process::OtherProcess;
-pub use program::{Outcome, Program, Recorded, Replayed, Rerun};
+pub use program::{Outcome, Program, Recorded, Replayed, Rerun, Watched};

@@ -217,6 +217,7 @@ fn observed(kind: Kind, places: Vec<Place>) -> Finding {
         region: None,
         known: false,
         object: None,
+        consequence: None,
         variants: Vec::new(),
     };
     finding.arrange();

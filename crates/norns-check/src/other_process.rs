@@ -9,7 +9,7 @@ use norns_model::{Meaning, Model, NotAnalysed, Witness};
 use norns_predict::happens_before::observed_races;
 use norns_replay::schedule::Way;
 use norns_report::kind::Group;
-use norns_report::{Kind, Status, Verdict};
+use norns_report::{Status, Verdict};
 use norns_trace::Trace;
 
 use crate::check::{Check, Evidence, predicted};
@@ -52,17 +52,14 @@ impl<E> Check<'_, E> {
         for misuse in misuses(trace) {
             let finding = observed::misuse(trace, &misuse);
             if self.is_wanted(&finding) {
-                self.add(run, trace, finding, Evidence::Misuse)?;
+                self.add(run, trace, finding, Evidence::Places)?;
             }
         }
         let mut kinds = self.options.kinds.iter();
         if kinds.any(|kind| kind.group() == Group::Race) {
             let (races, _) = observed_races(&Model::new(trace, Meaning::Optimistic));
             for race in &races {
-                let doubt = unseen_order.or_else(|| {
-                    let kind = predicted(trace).finding(&race.witness).kind;
-                    (race.may_wait && kind != Kind::DataRace).then_some(A_LOOP_MAY)
-                });
+                let doubt = unseen_order.or(race.may_wait.then_some(A_LOOP_MAY));
                 let (status, verdict) = match doubt {
                     Some(why) => (Status::Predicted, Verdict::NotUnderstood(why.into())),
                     None => (

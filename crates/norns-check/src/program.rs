@@ -1,8 +1,11 @@
 //! How a check sees the program: something that can be recorded, and run again under a schedule.
 
+use std::collections::BTreeSet;
+
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::schedule::Way;
 use norns_replay::{Behaviour, Course, Ended, Proof, Sighting};
+use norns_report::Finding;
 use norns_rules::Observed;
 use norns_trace::{EventIndex, Trace, Warning};
 
@@ -37,6 +40,10 @@ pub trait Program {
     /// Runs the program once more, a witness and the recording being of the last one, and says how it
     /// behaved.
     fn behave(&mut self, trace: &Trace, course: Course) -> Result<Behaviour, Self::Error>;
+
+    /// Runs the program as it is, with what the last recording got from outside, and returns the races that
+    /// the detector sees. None if something may have ordered threads that it does not know.
+    fn detect(&mut self, trace: &Trace) -> Result<Vec<Watched>, Self::Error>;
 
     /// Runs the program nearly free, with threads that linger at the places of all these races of the
     /// last recording, and returns the races that this showed. A seed asks for random priorities.
@@ -90,6 +97,15 @@ impl Recorded {
         !matches!(self.ended, Ended::TimedOut | Ended::Interrupted)
     }
 
+    /// Where objects are that other processes may use as well.
+    pub(crate) fn shared_objects(&self) -> BTreeSet<u64> {
+        let shared = self.warnings.iter().filter_map(|warning| match warning {
+            Warning::ProcessShared { addresses } => Some(addresses),
+            _ => None,
+        });
+        shared.flatten().copied().collect()
+    }
+
     /// Whether the run had to be stopped because it did not end by itself.
     pub(crate) fn hung(&self) -> bool {
         matches!(self.ended, Ended::Hung | Ended::TimedOut)
@@ -108,6 +124,7 @@ impl Recorded {
             | Warning::UnknownCounter { .. }
             | Warning::Unfinished { .. }
             | Warning::NothingRecorded
+            | Warning::ProcessShared { .. }
             | Warning::StillRunning { .. }
             | Warning::OtherProcesses { .. }
             | Warning::OtherProcess { .. }
@@ -129,6 +146,14 @@ impl Recorded {
             })
         })
     }
+}
+
+/// A race that the detector saw in a run without a schedule.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    pub finding: Finding,
+    /// The program counters of its accesses.
+    pub pcs: [u64; 2],
 }
 
 /// A run under the schedule of the recording.

@@ -4,20 +4,19 @@
 //! A replay that makes such a race happen again is an extra, for which time is spent last. The
 //! exception is a race whose accesses a loop on a plain variable may keep apart: the recorded run
 //! cannot tell, so that a replay holds the one thread and sees whether the other one arrives. If no
-//! replay can tell, it is a data race all the same, since in C such a loop orders nothing; but that
-//! memory is used after it was freed is then not called confirmed. These replays have a share of the
+//! replay can tell, the race is only predicted, with that reason. These replays have a share of the
 //! time of their own, after the prediction, which needs little. Before that, the races of the variables that
 //! such loops may wait for are replayed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use norns_model::{Bug, Meaning, Model, Witness};
+use norns_model::{Bug, Meaning, Model};
 use norns_predict::happens_before::{Flows, Observed, observed_races};
 use norns_replay::Proof;
 use norns_replay::schedule::Way;
 use norns_report::kind::Group;
-use norns_report::{Finding, Kind, Status, Verdict};
+use norns_report::{Finding, Status, Verdict};
 use norns_trace::{EventIndex, Trace};
 
 use crate::check::{Check, Evidence, Progress, bare, predicted};
@@ -40,8 +39,7 @@ const SHARE_FOR_AWAITED: (u32, u32) = (1, 4);
 const SHARE_FOR_LOOPS: (u32, u32) = (1, 2);
 
 const NOTHING_ORDERS_IT: &str = "nothing orders the two accesses";
-/// Why a use after the end of a life may be none, unless a replay stops both threads before their
-/// accesses.
+/// Why a race may be none, unless a replay stops both threads before their accesses.
 pub(crate) const A_LOOP_MAY: &str =
     "a loop that waits for a plain variable may, which no replay has ruled out";
 
@@ -87,8 +85,7 @@ impl<E> Check<'_, E> {
             sides.iter().any(|side| awaited.contains(side))
         };
         let (awaited, again) = again.into_iter().partition(is_awaited);
-        let behind_loops = may_wait.iter().map(|race| &race.witness);
-        confirmation.doubt_unless_held(behind_loops.filter(|witness| ends_a_life(trace, witness)));
+        confirmation.doubt_unless_held(may_wait.iter().map(|race| &race.witness));
         confirmation.know_flows(model, flows);
         Ok(Open {
             again,
@@ -115,9 +112,8 @@ impl<E> Check<'_, E> {
         })
     }
 
-    /// Adds the races of the run that a loop may order: ordered by a loop if a replay shows one, otherwise
-    /// confirmed. What would be the use of an object after its end is confirmed only by a replay that
-    /// stops both threads before their accesses, and otherwise in doubt.
+    /// Adds the races of the run that a loop may order: confirmed if a replay stops both threads before
+    /// their accesses, ordered by a loop if a replay shows one, and otherwise in doubt.
     pub(crate) fn add_races_behind_loops<P: Program<Error = E>>(
         &mut self,
         run: u32,
@@ -127,6 +123,7 @@ impl<E> Check<'_, E> {
         let (part, whole) = SHARE_FOR_LOOPS;
         let work = self.work;
         work.stage(part, whole, || {
+            self.steer_to(confirmation, may_wait)?;
             // What the loops order that one replay has shown is known only when all were tried.
             let mut tried = Vec::new();
             for observed in may_wait {
@@ -138,6 +135,24 @@ impl<E> Check<'_, E> {
             }
             Ok(())
         })
+    }
+
+    /// Runs the program steered to all these races at once: it may stop both threads of several of them.
+    fn steer_to<P: Program<Error = E>>(
+        &mut self,
+        confirmation: &mut Confirmation<P>,
+        races: &[Observed],
+    ) -> Result<(), E> {
+        let open = races.iter().filter(|race| {
+            let finding = bare(confirmation.trace).finding(&race.witness);
+            self.is_wanted(&finding) && !findings::is_settled(&self.all, &finding)
+        });
+        let open: Vec<&Bug> = open.map(|race| &race.witness.bug).collect();
+        if !open.is_empty() {
+            let races = open.len();
+            self.observer.progress(Progress::Steering { races });
+        }
+        confirmation.steer(&open)
     }
 
     /// Adds a race as predicted, since something that is not understood may have ordered it.
@@ -187,6 +202,10 @@ impl<E> Check<'_, E> {
             return Ok(None);
         }
         let mut tried = first_try(observed);
+        if confirmation.has_held(&observed.witness.bug) {
+            tried.way = Way::Hunt;
+            return Ok(Some((tried, Some(Again::Shown(Proof::BothHeld)))));
+        }
         let is_known = confirmation.is_ordered_by_known_loop(&observed.witness.bug);
         let again = if !is_known && confirmation.tried_for_loops < MOST_TRIED_FOR_LOOPS {
             confirmation.tried_for_loops += 1;
@@ -222,10 +241,6 @@ impl<E> Check<'_, E> {
             Some(Again::OrderedBySpinLoop) => (Status::OrderedBySpinLoop, Some(Verdict::NoBug)),
             Some(Again::Shown(proof)) => {
                 let how = format!("{NOTHING_ORDERS_IT}; in a replay {}", proof.describe());
-                (Status::Confirmed, Some(Verdict::Observed(how)))
-            }
-            None if finding.kind == Kind::DataRace => {
-                let how = NOTHING_ORDERS_IT.into();
                 (Status::Confirmed, Some(Verdict::Observed(how)))
             }
             None => return self.add_doubtful(run, trace, observed, A_LOOP_MAY.into()),
@@ -291,12 +306,6 @@ fn awaited(model: &Model, flows: &Flows, may_wait: &[Observed]) -> BTreeSet<(u64
         awaited.insert(best);
     }
     awaited
-}
-
-/// Whether one of the two accesses of a race ends the life of what the other one uses.
-pub(crate) fn ends_a_life(trace: &Trace, witness: &Witness) -> bool {
-    let kind = bare(trace).finding(witness).kind;
-    matches!(witness.bug, Bug::Race { .. }) && kind != Kind::DataRace
 }
 
 fn first_try(observed: &Observed) -> Tried {

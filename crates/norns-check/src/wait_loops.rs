@@ -23,13 +23,29 @@ pub struct WaitLoops<'t> {
     /// Program counters of the reads that the loops repeat, each with those of the writes that were
     /// held back until the loop went round.
     reads: BTreeMap<u64, BTreeSet<u64>>,
-    /// The variables that loops may wait for, if there are any.
+    /// The variables that loops may wait for, once the races of the recorded run are known.
     flows: Option<(Model<'t>, Flows)>,
 }
 
 impl<'t> WaitLoops<'t> {
     pub fn know_flows(&mut self, model: Model<'t>, flows: Flows) {
-        self.flows = (!flows.is_empty()).then_some((model, flows));
+        self.flows = Some((model, flows));
+    }
+
+    /// Learns from a run that the detector saw accesses with these program counters unordered. If a loop
+    /// on a plain variable is what orders two accesses in that run, the variable is among these: in the
+    /// recorded run its accesses may have been ordered by chance, by a lock that only one of them needs.
+    pub fn see_races(&mut self, races: impl Iterator<Item = [u64; 2]>) {
+        if let Some((model, flows)) = &mut self.flows {
+            flows.add_races(model, races);
+        }
+    }
+
+    /// Whether there are variables that loops may wait for.
+    pub fn are_possible(&self) -> bool {
+        self.flows
+            .as_ref()
+            .is_some_and(|(_, flows)| !flows.is_empty())
     }
 
     /// Whether a loop that waits for a variable, seen or not, may order the two accesses of a race.
@@ -225,6 +241,28 @@ mod tests {
         loops.learn(&trace, &race(3, 5), &seen(pc));
         assert!(ordered(&loops, 2));
         assert!(!ordered(&loops, 4), "after the write");
+    }
+
+    /// T2 polls a flag that T1 sets under a lock. In the recorded run T2 had the lock in between.
+    #[test]
+    fn a_flag_that_a_lock_happened_to_order_may_be_waited_for() {
+        let trace = norns_model::script::trace(
+            "T1: write x, lock m, write flag, unlock m
+             T2: lock m, unlock m, read flag, write x",
+        );
+        let race = Bug::Race {
+            first: EventIndex(0),
+            second: EventIndex(7),
+        };
+        let pc = |event: usize| trace.place(trace.events[event].place).pc;
+        let mut loops = WaitLoops::default();
+        let model = Model::new(&trace, Meaning::Optimistic);
+        let (_, flows) = observed_races(&model);
+        loops.know_flows(model, flows);
+        loops.see_races([[pc(0), pc(7)]].into_iter());
+        assert!(!loops.may_order(&race), "there is no other variable");
+        loops.see_races([[pc(2), pc(6)]].into_iter());
+        assert!(loops.may_order(&race));
     }
 
     const FLAG: &str = "T1: write x, write flag

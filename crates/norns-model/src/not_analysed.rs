@@ -50,6 +50,8 @@ pub enum NotAnalysed {
     Rules { problem: String },
     /// Steps that were probably meant to be atomic, and of which it was not decided whether they are.
     Regions { regions: usize },
+    /// What a race does to the program; `problem` is the finding and a reason.
+    Class { problem: String },
     /// Such steps at all: the trace is too long.
     LongRegions { events: usize },
     /// Reads are to see the write that they saw, in a trace that does not order accesses.

@@ -1,6 +1,6 @@
 //! Starts the program under a schedule, watches it, and says what it did.
 //!
-//! `record` makes the first run, of which the trace is kept. `schedule` turns a witness into what the
+//! `record` makes the first run, of which the trace is kept; `track` one that only watches what a plan names. `schedule` turns a witness into what the
 //! runtime enforces, `replayer` runs the program under it, `report` is what the runtime reported and
 //! `verdict` judges it. All runs are made by `process`, which sets limits, sees a hang (`stillness`)
 //! and cleans up; only it has unsafe code. `session` lets a client talk to a server (`listening`) and
@@ -21,6 +21,7 @@ pub mod report;
 pub mod schedule;
 pub mod session;
 mod stillness;
+pub mod track;
 pub mod verdict;
 
 pub use behaviour::Behaviour;
@@ -34,4 +35,5 @@ pub use record::{Disturbance, ForFailure, How, Recorded, record, record_unsuperv
 pub use replayer::{Course, Replay, Replayer};
 pub use report::Report;
 pub use session::{Session, Visit};
+pub use track::{KeptTracked, track};
 pub use verdict::{Left, Outcome, Proof, Sighting};

@@ -19,6 +19,8 @@ use crate::listening::{self, Listening};
 
 /// For how long the program may be silent before the next piece is sent anyway.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The same after it has answered, and nearly as much as in the recorded run: answers have numbers in them.
+const PATIENCE_AFTER_ANSWER: Duration = Duration::from_millis(60);
 /// How long a thread sleeps before it looks again.
 const NAP: Duration = Duration::from_millis(2);
 /// How long the program gets to receive a piece before the one behind it.
@@ -152,11 +154,22 @@ impl Shared {
         self.hear(stream, &mut heard, u64::MAX)
     }
 
-    /// Reads until the program has said `wanted` bytes through the connection, or nothing for a while.
+    /// Reads until the program has said `wanted` bytes through the connection, or nothing for a while. What
+    /// is missing then is not waited for again.
     fn hear(&self, stream: &mut Stream, heard: &mut u64, wanted: u64) -> io::Result<()> {
         let mut buffer = [0; 16 << 10];
         let mut last = Instant::now();
-        while *heard < wanted && last.elapsed() < PATIENCE && !self.is_over() {
+        let missing = wanted.saturating_sub(*heard);
+        while *heard < wanted && !self.is_over() {
+            let has_answered = wanted - *heard < missing / 2;
+            let patience = if has_answered {
+                PATIENCE_AFTER_ANSWER
+            } else {
+                PATIENCE
+            };
+            if last.elapsed() >= patience {
+                break;
+            }
             match stream.read(&mut buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(length) => {
@@ -167,6 +180,7 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
+        *heard = (*heard).max(wanted);
         Ok(())
     }
 }

@@ -204,11 +204,17 @@ pub fn record(
 ) -> Result<Recorded, Error> {
     let trace = kept.trace;
     let keep_input = (program.input == Input::Copied).then(|| kept.input.to_path_buf());
+    let mut variables = how.variables(trace);
+    if limits.events < u64::MAX {
+        // Somewhat more than are kept, since not everything that the recorder counts becomes an event.
+        let most = limits.events.saturating_add(limits.events / 8);
+        variables.push((environment::MOST_EVENTS, most.to_string().into()));
+    }
     let run = Run {
         program,
         mode: how.mode(),
         limits: Some(limits),
-        variables: how.variables(trace),
+        variables,
         output: Output::File(kept.output.to_path_buf()),
         keep_input: keep_input.clone(),
         files,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use norns_trace::EventIndex;
 use norns_wire::Code;
-use norns_wire::report::{self, Message, NotUnderstood};
+use norns_wire::report::{self, Message, NotUnderstood, Unheld};
 pub use norns_wire::report::{Access, Operation, Shape, Why};
 
 use crate::process::Error;
@@ -19,6 +19,8 @@ pub struct Report {
     pub diverged: Option<Diverged>,
     /// Both accesses of the predicted race were next at one moment.
     pub held: Vec<(Side, Side)>,
+    /// A thread was held before its access, and the time for that was over before the other one came.
+    pub held_in_vain: bool,
     pub spin: Option<Spin>,
     pub deadlock: Option<Deadlock>,
     /// What the detector found, in the order of the run.
@@ -237,11 +239,9 @@ impl Report {
                 later: later.into(),
                 stack: stack.iter().collect(),
             }),
+            Message::Unheld { why, .. } => self.held_in_vain |= why == Unheld::DidNotCome,
             // For people who read the file.
-            Message::Begin
-            | Message::Skipped { .. }
-            | Message::Unheld { .. }
-            | Message::DeadlockEnd => {}
+            Message::Begin | Message::Skipped { .. } | Message::DeadlockEnd => {}
         }
         Some(())
     }

@@ -23,7 +23,8 @@ pub enum Outcome {
     NoBug,
     /// The program left the schedule.
     Infeasible(Left),
-    /// The run hit a limit on time or memory, or hung.
+    /// The run hit a limit on time or memory, or hung; or one thread of a race was held for as long as
+    /// threads are held, and the other one did not come.
     TimedOut,
 }
 
@@ -75,7 +76,8 @@ impl Proof {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     pub pcs: [u64; 2],
-    pub proof: Proof,
+    /// `None` if something that the detector does not know of may have ordered them in that run.
+    pub proof: Option<Proof>,
 }
 
 impl Sighting {
@@ -88,13 +90,12 @@ impl Sighting {
     pub fn of(report: &Report) -> Vec<Sighting> {
         let held = report.held.iter().map(|(one, other)| Sighting {
             pcs: Self::places(one.pc, other.pc),
-            proof: Proof::BothHeld,
+            proof: Some(Proof::BothHeld),
         });
         let is_understood = report.spin.is_none() && !report.unknown_call;
-        let races = report.races.iter().filter(|_| is_understood);
-        let races = races.map(|race| Sighting {
+        let races = report.races.iter().map(|race| Sighting {
             pcs: Self::places(race.earlier.pc, race.later.pc),
-            proof: Proof::Detector,
+            proof: is_understood.then_some(Proof::Detector),
         });
         held.chain(races).collect()
     }
@@ -145,6 +146,8 @@ pub fn judge(trace: &Trace, witness: &Witness, report: &Report, ended: &Ended) -
         Ended::TimedOut | Ended::OutOfMemory | Ended::Hung | Ended::Interrupted | Ended::Killed => {
             Outcome::TimedOut
         }
+        // The other thread may have had no processor: that it did not come says nothing.
+        _ if report.followed && report.held_in_vain => Outcome::TimedOut,
         _ if report.followed => Outcome::NoBug,
         _ => Outcome::Infeasible(Left::Ended(ended.clone())),
     }

@@ -218,6 +218,7 @@ unsafe extern "C" fn has_forked() {
 pub unsafe extern "C" fn forked() {
     crate::files::forked();
     served::forked();
+    crate::track::forked();
     if mode() == Mode::Off {
         return;
     }

@@ -51,6 +51,16 @@ unsafe extern "C" fn norns_register(on: *mut u8, word: isize, layout: u32) {
     unsafe { on.write(u8::from(!first || !is_off())) };
 }
 
+/// No access of this process is of interest any more. The hooks of the executable return at once; those
+/// of shared libraries ask the recorder.
+pub fn switch_off() {
+    let on = ON.load(Ordering::Relaxed);
+    if !on.is_null() {
+        // SAFETY: the byte of the executable, which is never unloaded.
+        unsafe { on.write_volatile(0) };
+    }
+}
+
 /// The mode has changed.
 pub fn mode_changed() {
     let on = ON.load(Ordering::Relaxed);

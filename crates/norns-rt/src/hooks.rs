@@ -8,7 +8,7 @@
 use crate::control;
 use crate::mode::{Mode, is_recording, mode};
 use crate::record::filter::Miss;
-use crate::record::{self, statistics};
+use crate::record::{self, statistics, stream};
 use crate::thread::Thread;
 use crate::wire::Code;
 use crate::{attach, tls};
@@ -44,6 +44,9 @@ unsafe fn log<const SIZE: usize, const WRITE: bool>(
     pc: usize,
     miss: Miss,
 ) {
+    if stream::stopped() {
+        return;
+    }
     if thread.in_recorder() {
         return slow_access(address, SIZE, WRITE, pc);
     }
@@ -75,7 +78,7 @@ pub fn slow_access(address: usize, size: usize, write: bool, pc: usize) {
 
 /// Logs an access of any size, unless the segment has all its bytes.
 pub fn record_access(thread: &mut Thread, address: usize, size: usize, write: bool, pc: usize) {
-    if size == 0 {
+    if size == 0 || stream::stopped() {
         return;
     }
     let code = match (write, size <= 16) {

@@ -41,6 +41,7 @@ mod sites;
 mod sys;
 mod thread;
 mod tls;
+mod track;
 
 use norns_wire::{self as wire, schedule};
 

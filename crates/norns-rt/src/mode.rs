@@ -124,6 +124,11 @@ unsafe extern "C" fn construct(
     };
     let wanted = core::str::from_utf8(word).ok();
     let mode = match wanted.and_then(environment::Mode::parse) {
+        Some(environment::Mode::Track) => {
+            // SAFETY: as above.
+            unsafe { crate::track::begin(variables) };
+            return;
+        }
         Some(environment::Mode::Record) => Mode::Record,
         Some(environment::Mode::RecordValues) => Mode::RecordValues,
         Some(environment::Mode::Replay) => Mode::Replay,

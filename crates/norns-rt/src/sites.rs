@@ -104,6 +104,11 @@ impl Words {
         &self.bytes[..self.length]
     }
 
+    /// Makes room for one more byte.
+    pub fn cut(&mut self) {
+        self.length = self.length.min(self.bytes.len() - 1);
+    }
+
     pub fn put(&mut self, byte: u8) {
         if let Some(room) = self.bytes.get_mut(self.length) {
             *room = byte;
@@ -136,7 +141,7 @@ fn behind(mut value: u64, dereferences: usize, size: usize) -> u64 {
 }
 
 /// Reads memory that may not be there; whether it was.
-fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
+pub fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     const PROCESS_VM_READV: usize = 310;
     let to = [bytes.as_mut_ptr() as usize, bytes.len()];
     let from = [address, bytes.len()];

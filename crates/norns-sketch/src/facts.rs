@@ -15,6 +15,8 @@ use norns_trace::effect::{OnCondition, OnLock, OnSemaphore};
 use norns_trace::{Access, Effect, EventIndex, Op, PlaceId, ThreadId, Touch, TouchKind, Trace};
 use serde::{Deserialize, Serialize};
 
+use crate::steps::is_failure;
+
 const DISTINCT: usize = 64;
 const VALUES: usize = 64;
 
@@ -166,6 +168,10 @@ impl Facts {
             let place = trace.place(event.place);
             if place.pc == 0 {
                 continue;
+            }
+            // What follows a failure does not explain it: the handlers of `exit`, for example.
+            if is_failure(trace, event.op) {
+                break;
             }
             if is_branch(trace, event.op) {
                 facts.branches.entry(place.pc).or_insert(index.0);

@@ -5,6 +5,8 @@
 //! kind, words and place, and was reached through the same functions, as in section 4.4 of Kasikci
 //! (2015). A hang has no failing statement: its places are those where the threads were last seen.
 
+use std::path::Path;
+
 use norns_replay::Ended;
 use norns_trace::{EventIndex, Op, ThreadId, Trace};
 use norns_wire::environment::{FAILURE, Failing};
@@ -59,6 +61,30 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Whether it can be the failure of a core file, which does not tell why a program aborts.
+    pub fn is_of_core(&self, core: &Failure) -> bool {
+        let aborts = |failure: &Failure| {
+            let kinds = [
+                FailureKind::Abort,
+                FailureKind::Assertion,
+                FailureKind::Terminate,
+            ];
+            kinds.contains(&failure.kind)
+        };
+        let is_same_end = (aborts(self) && aborts(core)) || self.what == core.what;
+        let is_same_place = match (&self.place, &core.place) {
+            (Some(own), Some(other)) => {
+                let (own_file, file) = (Path::new(&own.file), Path::new(&other.file));
+                own.line == other.line && (own_file.ends_with(file) || file.ends_with(own_file))
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        is_same_end && is_same_place
+    }
+}
+
 /// What a user counts as a failure, besides what always is one.
 #[derive(Clone, Debug, Default)]
 pub struct Signs {
@@ -71,7 +97,7 @@ pub struct Signs {
 /// How a run failed; `None` if it did not.
 pub fn of_run(ended: &Ended, output: &str, trace: &Trace, signs: &Signs) -> Option<Failure> {
     let (kind, what) = words(ended, output, signs)?;
-    let noted = noted(trace);
+    let noted = noted(trace, kind == FailureKind::Exit);
     let what = match &noted {
         Some((_, Some(condition))) if kind == FailureKind::Abort => {
             return Some(located(
@@ -84,7 +110,7 @@ pub fn of_run(ended: &Ended, output: &str, trace: &Trace, signs: &Signs) -> Opti
         _ => what,
     };
     let event = match kind {
-        FailureKind::Exit | FailureKind::Output => None,
+        FailureKind::Output => None,
         FailureKind::Hang => last_of_the_waiting(trace),
         _ => noted.map(|(event, _)| event),
     };
@@ -169,19 +195,20 @@ fn signal_name(signal: i32) -> String {
     name.into()
 }
 
-/// The event of the failure, and the condition of an assertion.
-fn noted(trace: &Trace) -> Option<(EventIndex, Option<String>)> {
+/// The event of the failure, and the condition of an assertion. A call of `exit` is one if the status is.
+fn noted(trace: &Trace, by_exit: bool) -> Option<(EventIndex, Option<String>)> {
     let mut events = trace.events.iter().enumerate().rev();
     events.find_map(|(index, event)| {
         let Op::Custom(custom) = event.op else {
             return None;
         };
         let custom = &trace.customs[custom as usize];
-        if custom.name != FAILURE {
+        let how = custom.fields.first().map(String::as_str);
+        let is_exit = how == Some(Failing::Exit.word());
+        if custom.name != FAILURE || is_exit != by_exit {
             return None;
         }
-        let is_assertion =
-            custom.fields.first().map(String::as_str) == Some(Failing::Assertion.word());
+        let is_assertion = how == Some(Failing::Assertion.word());
         let condition = custom.fields.get(1).filter(|_| is_assertion).cloned();
         Some((EventIndex::from_index(index), condition))
     })

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{Facts, Order, Pattern};
+use crate::slice::Slice;
 
 /// Precision counts twice as much as recall.
 const BETA_SQUARED: f64 = 0.25;
@@ -240,13 +241,14 @@ fn order(pattern: Pattern, statements: &[u64], form: Form) -> Order {
     }
 }
 
-/// The facts that predict the failure, best first. `shown` is the failing run that is to be shown; the
-/// failing statement settles what else is equal.
+/// The facts that predict the failure, best first. `shown` is the failing run that is to be shown; what is
+/// equal is settled by the slice of the failing statement, and then by that statement itself.
 pub fn rank(
     failing: &[&Facts],
     good: &[&Facts],
     shown: &Facts,
     failed_at: Option<u64>,
+    slice: &Slice,
 ) -> Vec<Predictor> {
     let mut candidates = BTreeSet::new();
     for facts in failing {
@@ -296,6 +298,17 @@ pub fn rank(
         .collect();
     let is_at_failure =
         |predictor: &Predictor| failed_at.is_some_and(|pc| predictor.statements().contains(&pc));
+    let is_outside = |predictor: &Predictor| {
+        let statements = predictor.statements().into_iter();
+        let known = statements.filter_map(|pc| shown.statements.get(&pc));
+        !slice.lines.is_empty() && { known }.any(|statement| !slice.contains(statement))
+    };
+    // A place without a line tells a reader nothing.
+    let is_unknown = |predictor: &Predictor| {
+        let statements = predictor.statements().into_iter();
+        let known = statements.filter_map(|pc| shown.statements.get(&pc));
+        { known }.any(|statement| statement.line == 0)
+    };
     all.sort_by(|one, other| {
         let key = |predictor: &Predictor| {
             let first = predictor.events.first().copied();
@@ -305,7 +318,13 @@ pub fn rank(
                 Fact::Order { .. } => u32::MAX - last.unwrap_or(0),
                 Fact::Branch { .. } | Fact::Value { .. } => first.unwrap_or(u32::MAX),
             };
-            (predictor.rank(), !is_at_failure(predictor), when)
+            (
+                is_unknown(predictor),
+                predictor.rank(),
+                is_outside(predictor),
+                !is_at_failure(predictor),
+                when,
+            )
         };
         other
             .f()

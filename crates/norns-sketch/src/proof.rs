@@ -100,7 +100,7 @@ fn around(first: Point, other: Point, last: Point) -> Experiment {
 }
 
 /// Where a thread waits that is about to do this.
-fn point(trace: &Trace, event: EventIndex) -> Point {
+pub fn point(trace: &Trace, event: EventIndex) -> Point {
     let thread = trace.events[event.index()].thread;
     let mut held: Vec<(ObjectId, u64)> = Vec::new();
     for earlier in &trace.events[..event.index()] {

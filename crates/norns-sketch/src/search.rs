@@ -9,15 +9,12 @@ use norns_trace::Trace;
 
 use crate::facts::Facts;
 use crate::failure::{self, Failure, Signs};
-use crate::predictor::{self, Predictor};
+use crate::found::{Found, best_of_kinds};
+use crate::predictor::Predictor;
 use crate::proof::{self, Experiment, Proof};
+use crate::slice::Slice;
 use crate::steps::{self, Step};
 
-/// After so many failures, and so many good runs, more would not tell much more.
-const FAILURES: usize = 5;
-const GOOD: usize = 10;
-/// A program that failed so often without a good run always fails.
-const ALWAYS: usize = 20;
 /// How many orders are tried that predict the failure as well as the best one.
 const TRIED: usize = 4;
 /// The part of the time, in percent, after which a failure is explained with what is known.
@@ -26,8 +23,6 @@ const SEARCH: u32 = 60;
 const NEARLY: f64 = 0.05;
 /// About how often threads lose their turn in a run, as far as the last one tells.
 const SWITCHES: [u32; 5] = [4, 16, 2, 64, 8];
-/// How many accesses a run is taken to have before one has been seen.
-const ACCESSES: u32 = 256;
 /// The seeds of the runs with constraints are above those of the others.
 const PROOF_SEEDS: u64 = 1 << 20;
 
@@ -40,6 +35,9 @@ pub trait Program {
 
     /// The trace of an earlier run.
     fn trace(&mut self, number: u32) -> Result<Trace, Self::Error>;
+
+    /// The lines that the failure depends on, from the code.
+    fn slice(&mut self, failure: &Failure) -> Result<Slice, Self::Error>;
 
     /// Whether there is time for another run before this part of the time, in percent, is over.
     fn has_time(&self, part: u32) -> bool;
@@ -59,6 +57,8 @@ pub struct Options {
     /// Leave the schedule to the machine.
     pub undisturbed: bool,
     pub signs: Signs,
+    /// The failure of a core file: it is explained, and others are not.
+    pub core: Option<Failure>,
     /// How often the order is forced, and how often forbidden.
     pub proofs: u32,
 }
@@ -70,9 +70,20 @@ pub struct Run {
     pub disturbance: Disturbance,
     /// Which of `Sketch::failures` it was.
     pub failure: Option<usize>,
+    /// Whether it ended in another way than the first run without a failure, such as by another status: it
+    /// is neither a failing run nor a good one.
+    pub is_unlike: bool,
     /// Whether the order of its accesses is known.
     pub is_ordered: bool,
+    /// The plan under which it was tracked; 0 for other runs and for those that watched nothing.
+    pub plan: u32,
     pub facts: Facts,
+}
+
+impl Run {
+    pub fn is_good(&self) -> bool {
+        self.failure.is_none() && !self.is_unlike
+    }
 }
 
 /// What was found out.
@@ -92,7 +103,9 @@ pub struct Sketch {
     /// What forces the order that is the cause, if that was proved.
     pub cause: Option<Constraint>,
     /// How many accesses a run has, about.
-    accesses: u32,
+    pub accesses: u32,
+    /// How many lines the failure depends on; 0 if the code was not sliced.
+    pub sliced: usize,
 }
 
 /// A run of which steps are shown.
@@ -117,7 +130,7 @@ pub fn sketch<P: Program>(program: &mut P, options: &Options) -> Result<Sketch, 
         }
         let disturbance = match options.undisturbed {
             true => Disturbance::Nothing,
-            false => disturbance(number, found.stretch(number)),
+            false => disturbance(number, stretch(found.accesses(), number)),
         };
         let how = ForFailure {
             disturbance,
@@ -129,8 +142,12 @@ pub fn sketch<P: Program>(program: &mut P, options: &Options) -> Result<Sketch, 
         }
         found.add(number, disturbance, &seen, &options.signs);
     }
-    found.sort();
-    let mut sketch = found.explain(program)?;
+    found.sort(options.core.as_ref());
+    let slice = match found.failures.first() {
+        Some((failure, _)) => program.slice(failure)?,
+        None => Slice::default(),
+    };
+    let mut sketch = found.explain(0, &slice, |number| program.trace(number))?;
     prove(program, options, &mut sketch)?;
     Ok(sketch)
 }
@@ -145,170 +162,10 @@ fn disturbance(number: u32, stretch: u32) -> Disturbance {
     }
 }
 
-#[derive(Default)]
-struct Found {
-    /// How many accesses the last run had in which they were all seen.
-    accesses: Option<u32>,
-    runs: Vec<Run>,
-    failures: Vec<(Failure, usize)>,
-}
-
 /// One in so many accesses lets others run, so that a run with so many has some switches.
 fn stretch(accesses: u32, number: u32) -> u32 {
     let switches = SWITCHES[number as usize % SWITCHES.len()];
     (accesses / switches).max(2)
-}
-
-impl Found {
-    fn stretch(&self, number: u32) -> u32 {
-        stretch(self.accesses.unwrap_or(ACCESSES), number)
-    }
-
-    fn add(&mut self, number: u32, disturbance: Disturbance, seen: &Seen, signs: &Signs) {
-        let failure = failure::of_run(&seen.ended, &seen.output, &seen.trace, signs);
-        let failure = failure.map(|failure| {
-            let known = self
-                .failures
-                .iter()
-                .position(|(known, _)| known.is_same(&failure));
-            let index = known.unwrap_or_else(|| {
-                self.failures.push((failure, 0));
-                self.failures.len() - 1
-            });
-            self.failures[index].1 += 1;
-            index
-        });
-        if seen.trace.accesses_ordered {
-            let accesses = seen.trace.events.iter();
-            let accesses = accesses.filter(|event| event.op.plain_access().is_some());
-            self.accesses = u32::try_from(accesses.count()).ok();
-        }
-        self.runs.push(Run {
-            number,
-            disturbance,
-            failure,
-            is_ordered: seen.trace.accesses_ordered,
-            facts: Facts::of(&seen.trace),
-        });
-    }
-
-    /// How many runs failed most often in the same way, and how many were good, of those with an order
-    /// if there are any.
-    fn is_enough(&self, options: &Options) -> bool {
-        let counts = |run: &&Run| run.is_ordered || options.undisturbed;
-        let runs = || self.runs.iter().filter(counts);
-        let good = runs().filter(|run| run.failure.is_none()).count();
-        let of = |index| runs().filter(|run| run.failure == Some(index)).count();
-        let most = (0..self.failures.len()).map(of).max().unwrap_or(0);
-        (most >= FAILURES && good >= GOOD) || (good == 0 && most >= ALWAYS)
-    }
-
-    /// Puts the most frequent failure first.
-    fn sort(&mut self) {
-        let mut order: Vec<usize> = (0..self.failures.len()).collect();
-        order.sort_by_key(|&index| std::cmp::Reverse(self.failures[index].1));
-        let place = |index: usize| order.iter().position(|&at| at == index);
-        for run in &mut self.runs {
-            run.failure = run.failure.and_then(place);
-        }
-        self.failures = order
-            .iter()
-            .map(|&index| self.failures[index].clone())
-            .collect();
-    }
-
-    fn explain<P: Program>(self, program: &mut P) -> Result<Sketch, P::Error> {
-        let ordered = self
-            .runs
-            .iter()
-            .any(|run| run.failure == Some(0) && run.is_ordered);
-        let counts = |run: &&Run| run.is_ordered == ordered;
-        let failing: Vec<&Run> = { self.runs.iter().filter(counts) }
-            .filter(|run| run.failure == Some(0))
-            .collect();
-        let good: Vec<&Run> = { self.runs.iter().filter(counts) }
-            .filter(|run| run.failure.is_none())
-            .collect();
-        let mut predictors = Vec::new();
-        let (mut failing_run, mut good_run) = (None, None);
-        if let Some(first) = failing.first() {
-            let failing_facts: Vec<&Facts> = failing.iter().map(|run| &run.facts).collect();
-            let good_facts: Vec<&Facts> = good.iter().map(|run| &run.facts).collect();
-            let place = self.failures[0].0.place.as_ref().map(|place| place.pc);
-            let rank =
-                |shown: &Run| predictor::rank(&failing_facts, &good_facts, &shown.facts, place);
-            predictors = rank(first);
-            // The shortest failing run in which the best predictor was true.
-            let best = predictors.first().map(|best| best.fact.clone());
-            let size = |run: &&&Run| (run.facts.orders.len(), run.number);
-            let holds = |run: &&&Run| best.as_ref().is_none_or(|best| best.holds(&run.facts));
-            let shown = failing
-                .iter()
-                .filter(holds)
-                .min_by_key(size)
-                .unwrap_or(first);
-            predictors = rank(shown);
-            if good.is_empty() {
-                // Nothing tells what all runs have from what makes them fail.
-                predictors.clear();
-            }
-            failing_run = Some(shown.number);
-            good_run = good
-                .iter()
-                .filter(|run| !holds(run))
-                .min_by_key(size)
-                .map(|run| run.number);
-        }
-        let best = || predictors.first();
-        let failing = match failing_run {
-            Some(number) => {
-                let trace = program.trace(number)?;
-                let best = best_of_kinds(&predictors);
-                let steps = steps::of_failing(&trace, &best);
-                Some(Shown {
-                    number,
-                    trace,
-                    steps,
-                })
-            }
-            None => None,
-        };
-        let good = match (good_run, best()) {
-            (Some(number), Some(best)) => {
-                let trace = program.trace(number)?;
-                let steps = steps::of_good(&trace, best);
-                Some(Shown {
-                    number,
-                    trace,
-                    steps,
-                })
-            }
-            _ => None,
-        };
-        Ok(Sketch {
-            runs: self.runs,
-            failures: self.failures,
-            predictors,
-            failing,
-            good,
-            proof: None,
-            is_ordered: ordered,
-            cause: None,
-            accesses: self.accesses.unwrap_or(ACCESSES),
-        })
-    }
-}
-
-/// The best predictor, and the best of each other kind that predicts as well.
-fn best_of_kinds(predictors: &[Predictor]) -> Vec<&Predictor> {
-    let mut best: Vec<&Predictor> = Vec::new();
-    for predictor in predictors {
-        let is_new = best.iter().all(|known| known.kind() != predictor.kind());
-        if is_new && best.first().is_none_or(|first| predictor.f() >= first.f()) {
-            best.push(predictor);
-        }
-    }
-    best
 }
 
 /// Forces and forbids the orders that predict the failure best, until one of them is its cause.

@@ -1,7 +1,7 @@
 //! From the accesses of a few runs to what predicts the failure.
 
 use norns_sketch::predictor::{self, Fact};
-use norns_sketch::{Facts, Predictor};
+use norns_sketch::{Facts, Predictor, Slice};
 use norns_trace::{
     Access, Event, EventIndex, Op, Place, PlaceId, SourcePlace, Thread, ThreadId, Trace,
 };
@@ -72,7 +72,7 @@ fn ranked(failing: &[&str], good: &[&str]) -> Vec<Predictor> {
     let (failing, good) = (facts(failing), facts(good));
     let failing: Vec<&Facts> = failing.iter().collect();
     let good: Vec<&Facts> = good.iter().collect();
-    predictor::rank(&failing, &good, failing[0], None)
+    predictor::rank(&failing, &good, failing[0], None, &Slice::default())
 }
 
 /// The best predictor: its pattern or kind, and its lines.

@@ -1,5 +1,6 @@
 //! Errors, which stop the reading or writing of a trace, and warnings, which do not.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -68,6 +69,8 @@ pub enum Warning {
     },
     /// A system call that may order threads in a way that is not known, and who made it first.
     UnknownCall { call: String, thread: String },
+    /// Where objects are that other processes may use as well, each of which was used.
+    ProcessShared { addresses: BTreeSet<u64> },
     /// The events of the threads do not fit together from here on, since some are missing.
     Inconsistent { events: u64, problem: String },
     /// The trace stays a raw recording, larger and slower to read.
@@ -172,6 +175,11 @@ impl fmt::Display for Warning {
                     "the trace stays as it was recorded, uncompressed: {problem}"
                 )
             }
+            Warning::ProcessShared { .. } => write!(
+                f,
+                "some objects may be shared with other processes: what those do with them is not \
+                 seen, and no wait on them is predicted to be endless"
+            ),
             Warning::StillRunning { threads: 1 } => write!(
                 f,
                 "one thread was still running when the program ended: what it would have done \

@@ -3,9 +3,10 @@
 //! `event` has the event types that every analysis uses, `operation` the table of what each
 //! operation is, `effect` what it does; `trace` is a whole run in memory, `item` the same as a
 //! stream. `container`, `encoding`, `reader` are the file, `raw_file` and `raw` read what the runtime
-//! records (norns-wire) and make a file of it, `text` and `std_format` are the text forms. `life`,
-//! `handed_over` and `wait_loops` add to a trace in memory what its events mean for locks, their memory
-//! and conditions, `origin` where they come from.
+//! records (norns-wire) and make a file of it, `observations` reads what a tracked run saw, `lines` finds
+//! source lines in a program's file, `text` and `std_format` are the text forms. `life`, `handed_over` and
+//! `wait_loops` add to a trace in memory what its events mean for locks, their memory and conditions,
+//! `origin` where they come from.
 #![forbid(unsafe_code)]
 
 pub mod container;
@@ -17,6 +18,8 @@ mod handed_over;
 pub mod item;
 mod layout;
 mod life;
+pub mod lines;
+pub mod observations;
 pub mod operation;
 pub mod origin;
 mod raw;
@@ -38,6 +41,7 @@ pub use event::{
 };
 pub use item::{AccessValue, Info, Item, info};
 pub use norns_wire::{descriptor_number, misuse};
+pub use observations::{Observations, read_observations};
 pub use reader::{
     Reader, Recording, create_raw, event_count, finish, finish_beginning, read, read_recording,
     read_understood, write,

@@ -200,6 +200,11 @@ impl Symboliser {
             .map_or("", |mapping| &mapping.path)
     }
 
+    /// What was added to the addresses of that file.
+    pub fn bias(&self, pc: u64) -> Option<u64> {
+        Some(self.module_at(pc.saturating_sub(1))?.bias)
+    }
+
     fn module_at(&self, address: u64) -> Option<&Module> {
         self.modules.get(&self.mapping_at(address)?.path)
     }

@@ -13,6 +13,8 @@ pub const TRACE: &str = "NORNS_TRACE";
 /// A decimal number. In a recording with values it decides which thread runs when; in another
 /// recording it asks for random delays.
 pub const SEED: &str = "NORNS_SEED";
+/// A decimal number: the recording may end when it has more than so many events. The program goes on.
+pub const MOST_EVENTS: &str = "NORNS_MOST_EVENTS";
 /// If set, a recording makes timed operations give up early and holds back what others wait for, so
 /// that it shows what the program does then.
 pub const IMPATIENT: &str = "NORNS_IMPATIENT";
@@ -39,6 +41,8 @@ pub const PLAN: &str = "NORNS_PLAN";
 pub const SKETCH: &str = "NORNS_SKETCH";
 /// `Constraint`: an order that a recording with values keeps as long as the program can.
 pub const CONSTRAINT: &str = "NORNS_CONSTRAINT";
+/// The path of the plan of a tracked run (`tracking`); what it sees goes to `REPORT`.
+pub const TRACK: &str = "NORNS_TRACK";
 /// Variables without meaning. They keep the size of the environment the same in all runs, and with
 /// it the addresses on the stack.
 pub const PADDING: [&str; 9] = [
@@ -62,6 +66,8 @@ words! {
         Replay = "replay",
         Detect = "detect",
         ReplayDetect = "replay+detect",
+        /// Nothing but what a plan names is looked at: `tracking`.
+        Track = "track",
     }
 }
 
@@ -127,6 +133,8 @@ words! {
         Assertion = "assertion",
         /// By a call of `abort`; there is no second field.
         Abort = "abort",
+        /// By `exit`: its status, which is not 0. Whether that is a failure is for others to say.
+        Exit = "exit",
     }
 }
 

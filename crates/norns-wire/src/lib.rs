@@ -6,6 +6,7 @@
 //! | the schedule that a replay enforces | tool to runtime | `schedule` |
 //! | the events of a recording | runtime to tool | `code`, `stream`, `chunk`, `tail`, `statistics` |
 //! | what happened in a replay or under the detector | runtime to tool | `report` |
+//! | what a tracked run is to watch, and what it saw | both | `tracking` |
 //! | what other processes said to the program | runtime to tool | `inputs` |
 //! | files that later runs do not find as they were | runtime to tool | `files` |
 //!
@@ -28,6 +29,7 @@ pub mod schedule;
 pub mod statistics;
 mod stream;
 pub mod tail;
+pub mod tracking;
 
 pub use chunk::{
     BadHeader, CHUNK_HEADER, CHUNK_MAGIC, ChunkHeader, ChunkKind, STREAM_VERSION, checksum,

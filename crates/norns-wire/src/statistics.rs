@@ -24,6 +24,9 @@ words! {
         EarlyObjectsLost = "early-objects-lost",
         /// Threads that still ran when the process ended, although they were given time to end.
         RunningAtExit = "threads-running-at-exit",
+        /// The recording had as many events as it was to have (`environment::MOST_EVENTS`): it is complete
+        /// up to this sequence number.
+        StoppedAt = "stopped-at",
     }
 }
 

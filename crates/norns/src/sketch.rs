@@ -1,8 +1,11 @@
 //! `norns sketch`: why does the program fail?
 
 pub mod again;
+mod code;
+mod core;
 pub mod keep;
-mod program;
+pub mod program;
+mod tracked;
 mod view;
 
 use std::ffi::OsString;
@@ -14,18 +17,22 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use norns_replay::Program;
 use norns_report::terminal;
-use norns_sketch::{Options, Signs};
+use norns_sketch::{Options, Signs, tracking};
 
 use crate::check::{build, saved};
 use crate::deadline::Deadline;
 use crate::runs::Run;
-use crate::{exit, session, show};
+use crate::{exit, runtime_library, session, show};
 use program::Repeated;
+use tracked::Watched;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   norns sketch -- ./test                run a program built with norns-cc until it fails a few times
   norns sketch queue.c                  the same for a program that is compiled first
+  norns sketch --track queue.c          the same without recording, by hardware watchpoints
+  norns sketch --core core --binary ./server -- --port 0
+                                        explain the failure that left a core file
   norns sketch --failing-exit -- ./test count every status but 0 as a failure
 
 Exit status: 0 no failure was seen, 1 a failure was seen and sketched, 2 Norns could not do its job.")]
@@ -45,6 +52,26 @@ pub struct Arguments {
     /// less exactly, and nothing is forced
     #[arg(long)]
     undisturbed: bool,
+    /// Run the program as it is, without recording, and watch only what its code says that the failure
+    /// depends on, a part at a time
+    #[arg(long, conflicts_with = "undisturbed")]
+    track: bool,
+    /// Explain the failure of which the program has left this core file
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "binary",
+        conflicts_with = "track"
+    )]
+    core: Option<PathBuf>,
+    /// The program of the core file; its arguments come after --
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        requires = "core",
+        conflicts_with = "sources"
+    )]
+    binary: Option<PathBuf>,
     /// Count every exit status but 0 as a failure
     #[arg(long)]
     failing_exit: bool,
@@ -75,7 +102,16 @@ enum Format {
     Json,
 }
 
-pub fn run(arguments: Arguments) -> Result<ExitCode> {
+pub fn run(mut arguments: Arguments) -> Result<ExitCode> {
+    let core = match (&arguments.core, &arguments.binary) {
+        (Some(core), Some(binary)) => {
+            let failure = core::failure(core, binary)?;
+            let program = std::path::absolute(binary)?.into_os_string();
+            arguments.command.insert(0, program);
+            Some(failure)
+        }
+        _ => None,
+    };
     if arguments.sources.is_empty() && arguments.command.is_empty() {
         bail!("nothing to run: name C sources, or a program after --");
     }
@@ -85,18 +121,36 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let deadline = Deadline::not_yet(Duration::from_secs(arguments.budget));
     let options = Options {
         runs: arguments.runs.max(1),
-        undisturbed: arguments.undisturbed,
+        undisturbed: arguments.undisturbed || arguments.track,
         signs: Signs {
             exit: arguments.failing_exit,
             output: arguments.failing_output.clone(),
         },
         proofs: arguments.proofs,
+        core,
     };
-    let mut repeated = Repeated::new(&arguments, &run, &mut program, deadline);
-    let sketch = norns_sketch::sketch(&mut repeated, &options)?;
-    repeated.finish(&sketch)?;
+    let (sketch, gaps) = match arguments.track {
+        true => {
+            let mut watched = Watched::new(&arguments, &run, &mut program, deadline);
+            let (sketch, reach) = tracking::track(&mut watched, &options)?;
+            let shown = [&sketch.failing, &sketch.good].into_iter().flatten();
+            let shown: Vec<u32> = shown.map(|shown| shown.number).collect();
+            watched.finish(&shown)?;
+            let gaps = watched.gaps(reach);
+            (sketch, gaps)
+        }
+        false => {
+            let mut repeated = Repeated::new(&arguments, &run, &mut program, deadline);
+            let sketch = norns_sketch::sketch(&mut repeated, &options)?;
+            repeated.finish(&sketch)?;
+            let gaps = repeated.gaps();
+            (sketch, gaps)
+        }
+    };
     let mut cause = view::cause(&sketch, &options);
-    cause.notes.extend(repeated.gaps());
+    if cause.failure.is_some() || !arguments.track {
+        cause.notes.extend(gaps);
+    }
     cause.relative_to(&run.about()?.folder);
     saved::save(&run, &program)?;
     let picture = keep::keep(&arguments, &run, &sketch, &mut cause)?;
@@ -122,14 +176,24 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// The program to run: compiled from the sources, or as it was given.
 fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
-    let compile =
-        |file: &Path| build::build(&arguments.sources, &arguments.flags, file, true, None);
+    let compile = |file: &Path| match arguments.track {
+        true => build::build_plain(&arguments.sources, &arguments.flags, file),
+        false => build::build(&arguments.sources, &arguments.flags, file, true, None),
+    };
     let program = match &arguments.sources[..] {
         [] => build::program_of(&arguments.command, |_| ())?,
         _ => build::compiled(run, &arguments.command, compile)?,
     };
+    let preload = match (arguments.track, &program.preload) {
+        // What is linked with the runtime loads it anyway.
+        (true, None) if !build::is_instrumented(Path::new(&program.command[0])) => {
+            Some(runtime_library::find()?)
+        }
+        (_, preload) => preload.clone(),
+    };
     Ok(Program {
         session: arguments.session.session(),
+        preload,
         ..program
     })
 }

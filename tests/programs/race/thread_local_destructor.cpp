@@ -1,29 +1,21 @@
-// Destructors of thread-local objects and of keys run after the thread's function has returned.
-#include <pthread.h>
+// The destructors of thread-local objects run at the end of each thread, unlocked.
 #include <thread>
 
-static int objects, values;
-static pthread_key_t key;
+static int total;
 
-struct Last {
-    bool used = false;
-    ~Last() { objects++; } // finds: data-race write, with line 10
+struct Counter {
+    int count = 0;
+    ~Counter() {
+        total += count; // finds: data-race write, with itself
+    }
 };
-static thread_local Last last;
 
-static void end_of_key(void *) {
-    values++; // finds: data-race write, with line 15
-}
-
-static void work() {
-    last.used = true;
-    pthread_setspecific(key, &values);
-}
+static thread_local Counter mine;
 
 int main() {
-    pthread_key_create(&key, end_of_key);
-    std::thread first(work), second(work);
-    first.join();
-    second.join();
+    std::thread one([] { mine.count = 1; });
+    std::thread other([] { mine.count = 3; });
+    one.join();
+    other.join();
     return 0;
 }

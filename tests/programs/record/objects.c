@@ -1,4 +1,5 @@
 // Reader-writer locks, barriers, semaphores and once; some made before the first thread.
+// warns
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

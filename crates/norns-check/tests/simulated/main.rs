@@ -401,8 +401,8 @@ fn an_unreliable_program_refutes_nothing() {
 }
 
 #[test]
-fn what_the_recorded_run_shows_needs_no_replay() {
-    let mut seen = 0;
+fn what_the_recorded_run_shows_needs_no_replay_unless_a_loop_may_order_it() {
+    let (mut seen, mut in_doubt) = (0, 0);
     for seed in 0..CASES {
         let case = Case::new(seed, 60);
         let checked = case.check(Ask {
@@ -414,14 +414,22 @@ fn what_the_recorded_run_shows_needs_no_replay() {
         let model = Model::new(&case.trace, Meaning::Optimistic);
         for race in observed_races(&model).0 {
             let bug = &race.witness.bug;
-            let mut confirmed = checked.with_status(Status::Confirmed);
-            let finding = confirmed.find(|finding| checked.bug(finding) == bug);
+            let status = match race.may_wait {
+                false => Status::Confirmed,
+                true => Status::Predicted,
+            };
+            let mut findings = checked.with_status(status);
+            let finding = findings.find(|finding| checked.bug(finding) == bug);
             let finding = finding.unwrap_or_else(|| panic!("seed {seed}: {bug:?} is missing"));
-            assert!(matches!(finding.verdict, Some(Verdict::Observed(_))));
-            seen += 1;
+            match finding.verdict {
+                Some(Verdict::Observed(_)) => seen += 1,
+                Some(Verdict::NotUnderstood(_)) => in_doubt += 1,
+                _ => panic!("seed {seed}: {bug:?} has another verdict"),
+            }
         }
     }
-    assert!(seen > 500, "only {seen} races were seen");
+    assert!(seen > 300, "only {seen} races were seen");
+    assert!(in_doubt > 100, "only {in_doubt} races are in doubt");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use norns_check::{Outcome, Program, Recorded, Replayed, Rerun};
+use norns_check::{Outcome, Program, Recorded, Replayed, Rerun, Watched};
 use norns_model::{Bug, Meaning, Model, Readiness, State, Step, Witness};
 use norns_random::Random;
 use norns_replay::schedule::{Accesses, Way};
@@ -99,6 +99,11 @@ impl Program for Simulated {
         })
     }
 
+    /// Simulated recordings have all of their run.
+    fn detect(&mut self, _trace: &Trace) -> Result<Vec<Watched>, Infallible> {
+        Ok(Vec::new())
+    }
+
     /// A run of its own for every race: what a steered run meets at all, it has met.
     fn steer(
         &mut self,
@@ -117,7 +122,10 @@ impl Program for Simulated {
             };
             let events = bug.events();
             let pcs = Sighting::places(pc(events[0]), pc(events[1]));
-            Some(Sighting { pcs, proof })
+            Some(Sighting {
+                pcs,
+                proof: Some(proof),
+            })
         });
         Ok(met.collect())
     }

@@ -318,7 +318,8 @@ impl Hold {
                 HELD_FOR
             };
             let is_enough = entry.wait.is_enough(&patience, board.now, processor);
-            (is_enough || idle >= IDLE_LOOKS).then_some(Unheld::DidNotCome)
+            let is_asleep = (idle >= IDLE_LOOKS).then_some(Unheld::IsAsleep);
+            is_asleep.or(is_enough.then_some(Unheld::DidNotCome))
         });
         let Some(why) = why else {
             return Ok(Some(Decision::Sleep(Some(ASLEEP_LOOK))));

@@ -48,16 +48,7 @@ pub fn open(path: &[u8], sharing: Sharing) {
         let length = path.len() + line.length;
         file = sys::open(&name[..=length], WRITE_CREATE_APPEND_CLOEXEC);
     }
-    // A high descriptor, so that the program's own get the numbers they would get without us.
-    const DUPLICATE_CLOEXEC: usize = 1030;
-    // SAFETY: no effect on memory.
-    let high = unsafe { sys::call(sys::FCNTL, file as usize, DUPLICATE_CLOEXEC, 1000) as i32 };
-    if high >= 0 {
-        sys::close(file);
-        FILE.store(high, Ordering::Relaxed);
-    } else {
-        FILE.store(file, Ordering::Relaxed);
-    }
+    FILE.store(sys::high_descriptor(file), Ordering::Relaxed);
 }
 
 /// Reports the lines of `/proc/self/maps`, which a reader needs to symbolise program counters.
@@ -104,10 +95,15 @@ impl Line {
     pub fn send(mut self) {
         let end = self.length.min(self.bytes.len() - 1);
         self.bytes[end] = b'\n';
-        let file = FILE.load(Ordering::Relaxed);
-        if file >= 0 {
-            sys::write(file, &self.bytes[..=end]);
-        }
+        send(&self.bytes[..=end]);
+    }
+}
+
+/// Writes whole lines.
+pub fn send(lines: &[u8]) {
+    let file = FILE.load(Ordering::Relaxed);
+    if file >= 0 {
+        sys::write(file, lines);
     }
 }
 

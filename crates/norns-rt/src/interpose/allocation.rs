@@ -12,7 +12,7 @@ use crate::control;
 use crate::mode::{is_controlled, is_recording};
 use crate::record;
 use crate::wire::Code;
-use crate::{interpose, real};
+use crate::{interpose, real, track};
 
 mod real_functions {
     use super::*;
@@ -109,6 +109,7 @@ fn allocated(block: *mut c_void, pc: usize) {
     if block.is_null() {
         return;
     }
+    track::allocated(block, pc);
     if follows_early() {
         // SAFETY: a block of the C library.
         let size = unsafe { real_call::malloc_usable_size(block) };
@@ -132,6 +133,7 @@ unsafe fn freed(block: *mut c_void, pc: usize) {
     if block.is_null() {
         return;
     }
+    track::freed(block, pc);
     if follows_early() {
         // SAFETY: the program frees the block, so it is or was one.
         let size = unsafe { real_call::malloc_usable_size(block) };
@@ -159,7 +161,7 @@ unsafe fn reallocated(
     pc: usize,
     real: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    if recorder().is_none() && !is_controlled() && !follows_early() {
+    if recorder().is_none() && !is_controlled() && !follows_early() && !track::is_on() {
         return real();
     }
     // SAFETY: the program's block, or null.

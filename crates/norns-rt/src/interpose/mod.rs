@@ -17,7 +17,7 @@ mod reader_writer;
 mod readiness;
 mod results;
 mod semaphore;
-mod signals;
+pub mod signals;
 mod stdio;
 mod strings;
 mod system_call;

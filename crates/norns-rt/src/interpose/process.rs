@@ -120,11 +120,13 @@ unsafe fn unwind_calls(buffer: *const c_void) {
 
 interpose! {
     fn exit(status: c_int) |pc| {
+        failure::exits(status, pc);
         rest::before_exit();
         real_call::exit(status);
     }
 
     fn _exit(status: c_int) |pc| {
+        failure::exits(status, pc);
         rest::before_exit();
         process_ends(ended::IMMEDIATE_EXIT, status, pc);
         real_call::_exit(status);

@@ -45,7 +45,8 @@ pub struct Act {
 fn flock_act(act: c_int) -> file_lock::Act {
     const NONBLOCKING: c_int = 4;
     match act & !NONBLOCKING {
-        1 | 2 => file_lock::Act::Lock,
+        1 => file_lock::Act::Share,
+        2 => file_lock::Act::Lock,
         8 => file_lock::Act::Unlock,
         _ => file_lock::Act::Neither,
     }

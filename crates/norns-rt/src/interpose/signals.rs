@@ -14,7 +14,7 @@ use super::buffer;
 use crate::channels::signal::{self, Target};
 use crate::mode::is_off;
 use crate::record::failure;
-use crate::{interpose, real, sys};
+use crate::{interpose, real, sys, track};
 
 type Bytes = *mut c_void;
 
@@ -154,27 +154,59 @@ pub fn watch_failures() {
     }
 }
 
+/// Lets a function of ours handle a signal.
+pub fn handle(signal: c_int, handler: unsafe extern "C" fn(c_int, Bytes, Bytes)) {
+    const RESTART: c_int = 0x1000_0000;
+    let action = Action {
+        handler: handler as *const () as usize,
+        mask: [u64::MAX; 16],
+        flags: SIGINFO | ON_STACK | RESTART,
+        restorer: 0,
+    };
+    // SAFETY: an action, whose handler takes what the kernel passes with these flags.
+    unsafe { real_call::sigaction(signal, &action, core::ptr::null_mut()) };
+}
+
+/// Lets a signal that the running thread is in do what it does by default, when the handler returns.
+pub fn back_to_default(signal: c_int) {
+    let default = Action {
+        handler: 0,
+        mask: [0; 16],
+        flags: 0,
+        restorer: 0,
+    };
+    // SAFETY: an action, and a signal to the running thread, which blocks it until the handler returns.
+    unsafe {
+        real_call::sigaction(signal, &default, core::ptr::null_mut());
+        real_call::raise(signal);
+    }
+}
+
 /// A fatal signal has come, and the program has no handler: it is noted and then does its work, when the
 /// instruction is tried again or, if somebody has sent it, by being sent once more.
 ///
 /// # Safety
 /// The arguments are those of a handler.
 unsafe fn fails(signal: c_int, information: Bytes, context: Bytes) {
-    /// Where `siginfo_t` has `si_code` and `si_addr`, and `ucontext_t` the program counter.
+    /// Where `siginfo_t` has `si_code` and `si_addr`, and `ucontext_t` the stack pointer and the program
+    /// counter.
     const CODE: usize = 8;
     const ADDRESS: usize = 16;
+    const STACK: usize = 160;
     const COUNTER: usize = 168;
     // SAFETY: the kernel has filled both in.
-    let (code, address, pc) = unsafe {
+    let (code, address, stack, pc) = unsafe {
         (
             information.byte_add(CODE).cast::<c_int>().read(),
             information.byte_add(ADDRESS).cast::<usize>().read(),
+            context.byte_add(STACK).cast::<usize>().read(),
             context.byte_add(COUNTER).cast::<usize>().read(),
         )
     };
     let was_sent = code <= 0;
     // Places are return addresses: one byte behind what is meant.
-    failure::signalled(signal, if was_sent { 0 } else { address }, pc + 1);
+    let place = track::failing_place(pc, stack);
+    failure::signalled(signal, if was_sent { 0 } else { address }, place);
     let default = Action {
         handler: 0,
         mask: [0; 16],
@@ -204,6 +236,9 @@ fn handle_of(thread: c_int) -> Option<usize> {
 interpose! {
     fn sigaction(number: c_int, new: *const Action, old: *mut Action) -> c_int |pc| {
         if is_off() {
+            if !new.is_null() {
+                track::gives_up_signal(number);
+            }
             return real_call::sigaction(number, new, old);
         }
         let mut before = Action { handler: 0, mask: [0; 16], flags: 0, restorer: 0 };
@@ -230,6 +265,7 @@ interpose! {
         result
     }
     fn signal(number: c_int, handler: usize) -> usize |pc| {
+        track::gives_up_signal(number);
         let set = |handler| Some(real_call::signal(number, handler)).filter(|old| *old != usize::MAX);
         replaced(number, handler, pc, set).unwrap_or(usize::MAX)
     }

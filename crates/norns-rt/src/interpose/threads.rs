@@ -16,7 +16,7 @@ use crate::record::{self, handles, values};
 use crate::thread::{self, Thread};
 pub use crate::thread::{Routine, Start};
 use crate::wire::Code;
-use crate::{attach, interpose, real, sys};
+use crate::{attach, interpose, real, sys, track};
 
 /// A thread without attributes gets a stack of this size, unless the limit says otherwise. The
 /// event that the stack is new memory may then speak of too little or too much of it.
@@ -109,7 +109,7 @@ pub unsafe fn create(
     with_block: impl FnOnce(*mut c_void) -> c_int,
 ) -> c_int {
     let parent = match mode() {
-        Mode::Off => None,
+        Mode::Off => track::creator(),
         Mode::Record | Mode::RecordValues => record::before_fork(),
         Mode::Replay | Mode::Detect | Mode::ReplayDetect => attach::current(),
     };
@@ -135,6 +135,7 @@ pub unsafe fn create(
     }
     let operation = Operation::new(Code::Fork, 0, number as usize, pc);
     operation.before();
+    track::creates(child, pc);
     // A handler that ran in the new thread before it is attached would make it a thread that we do
     // not know, so it begins with all signals blocked.
     child.signal_mask = sys::block_signals();

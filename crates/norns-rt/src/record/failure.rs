@@ -14,12 +14,23 @@ use crate::record::noise;
 use crate::record::values::{self, Sketched};
 use crate::sites::Words;
 use crate::thread::{self, Thread};
+use crate::track;
 use crate::wire::Code;
 use crate::wire::environment::{self, FAILURE, Failing, Sketching};
 
 static ON: AtomicBool = AtomicBool::new(false);
 /// The thread that has failed, plus one: its later failures follow from the first.
 static FAILED: AtomicU64 = AtomicU64::new(0);
+
+/// Failures are of interest from now on.
+pub fn watch() {
+    ON.store(true, Ordering::Relaxed);
+}
+
+/// A child process may fail without anybody looking.
+pub fn forget() {
+    ON.store(false, Ordering::Relaxed);
+}
 
 /// Whether the recording looks for the cause of failures.
 pub fn is_watched() -> bool {
@@ -37,7 +48,7 @@ pub unsafe fn begin(variables: *const *const c_char, seed: u64) -> bool {
     let Some(Sketching { stretch }) = text.and_then(Sketching::parse) else {
         return false;
     };
-    ON.store(true, Ordering::Relaxed);
+    watch();
     values::SKETCHED.begin(stretch, seed);
     true
 }
@@ -61,6 +72,13 @@ pub fn fails(how: Failing, detail: &[u8], address: usize, pc: usize) {
     {
         return;
     }
+    note(thread, how, detail, address, pc);
+}
+
+fn note(thread: &mut Thread, how: Failing, detail: &[u8], address: usize, pc: usize) {
+    if track::is_on() {
+        return track::fails(how, detail, address, pc);
+    }
     let mut words = Words::new();
     let _ = write!(words, "{FAILURE}\0{}\0", how.word());
     detail.iter().for_each(|byte| words.put(*byte));
@@ -70,6 +88,18 @@ pub fn fails(how: Failing, detail: &[u8], address: usize, pc: usize) {
     }
     let pc = thread.values.hook_pc(pc);
     thread.log_bytes(Code::Custom, pc, 0, words.bytes());
+}
+
+/// The running thread calls `exit`. What comes after it explains nothing.
+pub fn exits(status: c_int, pc: usize) {
+    if !is_watched() || status == 0 {
+        return;
+    }
+    let mut number = Words::new();
+    let _ = write!(number, "{status}");
+    if let Some(thread) = thread::current() {
+        note(thread, Failing::Exit, number.bytes(), 0, pc);
+    }
 }
 
 /// A fatal signal has come, for which the program has no handler.

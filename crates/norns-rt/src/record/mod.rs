@@ -77,6 +77,11 @@ pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
     if unsafe { mode::variable(variables, environment::IMPATIENT) }.is_some() {
         impatience::switch_on();
     }
+    // SAFETY: only the constructor calls this function, with the variables that it was given.
+    let most = unsafe { mode::variable(variables, environment::MOST_EVENTS) };
+    if let Some(most) = most.and_then(noise::number) {
+        stream::set_most_events(most);
+    }
     mode::set(mode);
     // SAFETY: only the constructor calls this function, with the variables that it was given.
     let looks_for_cause = unsafe {

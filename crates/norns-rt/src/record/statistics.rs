@@ -61,6 +61,11 @@ pub fn count_ignored() {
     IGNORED.add(1);
 }
 
+/// The accesses in the trace, without those of live threads since they last handed in their counters.
+pub fn accesses_logged() -> u64 {
+    LOGGED.1.load(Ordering::Relaxed)
+}
+
 /// Takes over the counters of a thread and sets them to zero.
 pub fn add(thread: &mut Thread) {
     LOGGED.add(thread.logged);
@@ -112,7 +117,7 @@ impl Buffer {
 
 /// Where code is loaded now.
 pub fn write_maps() {
-    if stream::stopped() {
+    if stream::failed() {
         return;
     }
     let process = tail::process();
@@ -138,7 +143,7 @@ pub fn write_maps() {
 }
 
 pub fn write() {
-    if stream::stopped() {
+    if stream::failed() {
         return;
     }
     let process = tail::process();
@@ -155,6 +160,9 @@ pub fn write() {
         text.line(Counter::SequenceNumbers, stream::sequence_so_far());
         text.line(Counter::EarlyObjectsLost, early_lost);
         text.line(Counter::RunningAtExit, u64::from(rest::still_running()));
+        if let Some(number) = stream::stopped_at() {
+            text.line(Counter::StoppedAt, number);
+        }
         let length = text.length;
         buffer.append(ChunkKind::Statistics, process, 0, length);
     });

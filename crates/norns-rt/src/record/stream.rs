@@ -4,13 +4,14 @@
 //! any instruction leaves whole events. Nothing here allocates; a hook that finds room makes no
 //! system call.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, compiler_fence};
 
 use super::pending::Event;
-use super::{file, tail};
-use crate::sys;
+use super::{file, statistics, tail};
+use crate::mode::{Mode, mode};
 use crate::thread::{MAX_DEPTH, NOWHERE, Thread};
 use crate::wire::{self, ChunkHeader, ChunkKind, Code, MAX_EVENT};
+use crate::{fast, sys};
 
 /// On a cache line of its own: every synchronisation operation of every thread writes it.
 #[repr(align(128))]
@@ -18,8 +19,18 @@ struct Sequence(AtomicU64);
 
 static SEQUENCE: Sequence = Sequence(AtomicU64::new(0));
 
-/// The file could not be written: from then on events are counted and dropped.
-static STOPPED: AtomicBool = AtomicBool::new(false);
+/// Whether events are still logged: one of the states below.
+static STATE: AtomicU8 = AtomicU8::new(RUNNING);
+const RUNNING: u8 = 0;
+/// The file could not be written: events are counted and dropped.
+const FAILED: u8 = 1;
+/// The recording has as many events as it was to have: further ones are dropped.
+const FULL: u8 = 2;
+
+/// How many events the recording is to have at least, before it may be full.
+static MOST_EVENTS: AtomicU64 = AtomicU64::new(u64::MAX);
+/// When it is full: the sequence number up to which it is complete.
+static STOPPED_AT: AtomicU64 = AtomicU64::new(0);
 
 #[inline(always)]
 pub fn next_sequence() -> u64 {
@@ -30,13 +41,52 @@ pub fn sequence_so_far() -> u64 {
     SEQUENCE.0.load(Ordering::Relaxed)
 }
 
+/// Whether events are dropped.
+#[inline(always)]
 pub fn stopped() -> bool {
-    STOPPED.load(Ordering::Relaxed)
+    STATE.load(Ordering::Relaxed) != RUNNING
+}
+
+/// Whether the file could not be written.
+pub fn failed() -> bool {
+    STATE.load(Ordering::Relaxed) == FAILED
+}
+
+/// The sequence number up to which a recording that is full is complete.
+pub fn stopped_at() -> Option<u64> {
+    (STATE.load(Ordering::Relaxed) == FULL).then(|| STOPPED_AT.load(Ordering::Relaxed))
+}
+
+/// From the constructor: how many events are enough.
+pub fn set_most_events(most: u64) {
+    MOST_EVENTS.store(most, Ordering::Relaxed);
 }
 
 /// The child process after a fork is another recording.
 pub fn forget() {
     SEQUENCE.0.store(0, Ordering::Relaxed);
+    if STATE.load(Ordering::Relaxed) == FULL {
+        STATE.store(RUNNING, Ordering::Relaxed);
+        fast::mode_changed();
+    }
+}
+
+/// Ends the recording if it has enough events. Every event with a sequence number that was taken by
+/// now is in the file or in a tail, or will be; later ones may be missing in some threads, and a reader
+/// leaves them out.
+fn stop_if_full() {
+    let most = MOST_EVENTS.load(Ordering::Relaxed);
+    let events = statistics::accesses_logged().saturating_add(sequence_so_far());
+    if events <= most {
+        return;
+    }
+    let number = SEQUENCE.0.load(Ordering::SeqCst);
+    let first = STOPPED_AT.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
+    if first.is_ok() {
+        STATE.store(FULL, Ordering::SeqCst);
+        fast::switch_off();
+        statistics::write();
+    }
 }
 
 impl Thread {
@@ -102,7 +152,7 @@ impl Thread {
         }
         if stopped() {
             // Events after a lost one would not be consistent with the rest of the trace.
-            self.lost += 1;
+            self.lost += u64::from(failed());
             return;
         }
         if self.in_recorder() {
@@ -307,7 +357,7 @@ impl Thread {
     #[cold]
     fn flush_or_drop(&mut self) -> bool {
         if self.slot.is_null() && !self.begin_stream() {
-            self.lost += 1;
+            self.lost += u64::from(stopped_at().is_none());
             return false;
         }
         if self.position <= self.limit {
@@ -315,7 +365,7 @@ impl Thread {
         }
         let flushed = self.flush();
         if !flushed {
-            self.lost += 1;
+            self.lost += u64::from(stopped_at().is_none());
         }
         flushed
     }
@@ -354,12 +404,16 @@ impl Thread {
         if written {
             header.next_chunk(self.sequence);
             self.start_chunk();
+            statistics::add(self);
+            if mode() == Mode::Record {
+                stop_if_full();
+            }
         } else {
-            STOPPED.store(true, Ordering::Relaxed);
+            STATE.store(FAILED, Ordering::Relaxed);
             tail::note_trouble();
         }
         sys::restore_signals(signals);
-        written
+        written && !stopped()
     }
 
     /// The thread left the recorder by `longjmp` or cancellation out of a signal handler: what

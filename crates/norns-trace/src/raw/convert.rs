@@ -5,7 +5,7 @@
 //! the address from then on is another object. A robust mutex that a thread holds when it ends is
 //! unlocked by an event just before the end: its next owner learns of it in the same way.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -320,6 +320,7 @@ impl Convert {
             return Some(Op::Destroy(life));
         }
         let kind = kind_of(record.detail)?;
+        self.note_shared(record);
         self.objects.remove(&record.address);
         self.name_memory(record.address, out);
         if record.code == Code::Destroy {
@@ -358,6 +359,25 @@ impl Convert {
         Some(counted)
     }
 
+    /// Notes that other processes may use the object of this record as well, if they may. A robust mutex
+    /// does not tell: the C library marks all of them.
+    fn note_shared(&mut self, record: &Owned) {
+        let is_robust = record.detail & !object::SHARED == object::ROBUST_MUTEX;
+        if record.detail & object::SHARED == 0 || is_robust {
+            return;
+        }
+        let noted = self.warnings.iter_mut().find_map(|warning| match warning {
+            Warning::ProcessShared { addresses } => Some(addresses),
+            _ => None,
+        });
+        match noted {
+            Some(addresses) => _ = addresses.insert(record.address),
+            None => self.warnings.push(Warning::ProcessShared {
+                addresses: BTreeSet::from([record.address]),
+            }),
+        }
+    }
+
     fn object_operation(
         &mut self,
         thread: ThreadId,
@@ -365,6 +385,7 @@ impl Convert {
         out: &mut VecDeque<Item>,
     ) -> Option<Op> {
         let kind = kind_of(record.detail)?;
+        self.note_shared(record);
         let object = self.object(record, kind, out);
         if kind == ObjectKind::RobustMutex {
             let held = self.robust.entry(thread).or_default();

@@ -32,6 +32,7 @@ use crate::reader::tail_path;
 use crate::symbolise::Symboliser;
 use convert::{Convert, Names, info_item};
 use cursor::{Cursor, Owned};
+use norns_wire::statistics::Counter;
 use norns_wire::{Code, Decoder, Sites};
 
 /// The items of a raw recording, one at a time.
@@ -52,6 +53,10 @@ pub struct RawItems {
     /// Set when the order of further events is unknown. Each of these threads still adds what it did
     /// before its next ordered event, since that happened in any case.
     unordered_rest: Option<VecDeque<u32>>,
+    /// The recording was stopped when it had enough events: it is complete up to this sequence number.
+    stopped_at: Option<u64>,
+    /// How many events were handed out.
+    events: u64,
     ended: bool,
 }
 
@@ -106,6 +111,7 @@ impl RawItems {
         warnings.append(&mut symboliser.take_warnings());
         warnings.append(&mut newer_modules(path, &symboliser));
         ready.extend(symboliser.module_infos().into_iter().map(Item::Info));
+        let stopped_at = process.statistics.get(Counter::StoppedAt.word()).copied();
         for (name, value) in process.statistics {
             let values = vec![name.into(), value.to_string()];
             ready.push_back(info_item(info::COUNTER, values));
@@ -123,6 +129,8 @@ impl RawItems {
             ready,
             process: chosen,
             unordered_rest: None,
+            stopped_at,
+            events: 0,
             ended: false,
         };
         items.find_starts().map_err(failed)?;
@@ -166,9 +174,14 @@ impl RawItems {
     pub fn next(&mut self) -> Result<Option<Item>, Error> {
         loop {
             if let Some(item) = self.ready.pop_front() {
+                self.events += u64::from(matches!(item, Item::Event(..)));
                 return Ok(Some(item));
             }
             if self.ended {
+                if self.stopped_at.take().is_some() {
+                    let events = self.events;
+                    self.convert.warnings.push(Warning::Shortened { events });
+                }
                 return Ok(None);
             }
             let step = self.step();
@@ -186,6 +199,11 @@ impl RawItems {
         }
         let Some((number, limit)) = self.turn else {
             match self.turns.pop() {
+                Some(Reverse((sequence, _)))
+                    if { self.stopped_at }.is_some_and(|at| sequence > at) =>
+                {
+                    self.stop();
+                }
                 Some(Reverse((sequence, number))) => {
                     self.turn = Some((number, sequence));
                     let stream = &self.streams[&number];

@@ -1,5 +1,6 @@
 //! Raw recordings as the runtime leaves them: merged, with tails, torn, cut.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use norns_random::Random;
@@ -79,6 +80,48 @@ fn a_finished_recording_is_the_raw_one() {
         [],
         "a finished trace stays as it is"
     );
+}
+
+/// The recorder had enough events: some threads have logged a few more, others have not.
+#[test]
+fn a_recording_that_was_stopped_ends_at_its_last_complete_number() {
+    let path = scratch("stopped");
+    for seed in 0..20 {
+        let run = run(seed, 4, 300);
+        lay_out(&run, &path, seed, true);
+        let payload = b"stopped-at 40\n";
+        let header = ChunkHeader {
+            kind: ChunkKind::Statistics,
+            process: 0,
+            thread: 0,
+            index: 1,
+            length: payload.len() as u32,
+            first_sequence: 0,
+            checksum: wire::checksum(payload),
+        };
+        let mut content = fs::read(&path).unwrap();
+        content.extend(header.encode());
+        content.extend(payload);
+        put(&path, &content);
+        let (trace, warnings) = read(&path).unwrap();
+        let found = order(&trace);
+        let numbered = |events: &[(u32, Code)]| -> Vec<(u32, Code)> {
+            let ordered = events.iter().filter(|(_, code)| code.ordered());
+            ordered.copied().collect()
+        };
+        let all = run.threads.iter().flatten();
+        let complete = all.filter(|record| record.code.ordered() && record.sequence <= 40);
+        // The start of the main thread is no event.
+        let complete = complete.count() - 1;
+        assert!(complete < numbered(&run.order).len(), "seed {seed}");
+        assert_eq!(
+            numbered(&found),
+            numbered(&run.order)[..complete],
+            "seed {seed}"
+        );
+        let events = found.len() as u64;
+        assert_eq!(warnings, [Warning::Shortened { events }], "seed {seed}");
+    }
 }
 
 #[test]
@@ -327,7 +370,8 @@ fn an_object_that_was_made_again_is_another_object() {
     fs::write(&path, content).unwrap();
     fs::write(norns_trace::reader::tail_path(&path), tail_head()).unwrap();
     let (trace, warnings) = read(&path).unwrap();
-    assert_eq!(warnings, []);
+    let addresses = BTreeSet::from([0x100]);
+    assert_eq!(warnings, [Warning::ProcessShared { addresses }]);
     let ops: Vec<String> = trace
         .events
         .iter()

@@ -85,10 +85,10 @@ fn operations_are_matched_without_wildcards() {
     let mut files = Vec::new();
     for entry in fs::read_dir(&crates).expect("the folder can be listed") {
         let folder = entry.expect("the folder can be listed").path();
-        // The effects of norns-scan are those of functions, and another type.
-        let is_scan = folder.ends_with("norns-scan");
+        // The effects of norns-scan and the operations of norns-interpret are other types.
+        let is_other = folder.ends_with("norns-scan") || folder.ends_with("norns-interpret");
         let folder = folder.join("src");
-        if folder.is_dir() && !is_scan {
+        if folder.is_dir() && !is_other {
             sources(&folder, &mut files);
         }
     }

@@ -59,7 +59,7 @@ pub fn run(
 }
 
 /// Becomes gdb, which runs the program until it fails.
-fn debug(run: &Run, program: &Program, how: How) -> Result<ExitCode> {
+pub fn debug(run: &Run, program: &Program, how: How) -> Result<ExitCode> {
     let trace = run.path("replays").join("gdb.norns");
     how.start_file(&trace, &program.command, &program.folder)?;
     let mut variables = how.variables(&trace);

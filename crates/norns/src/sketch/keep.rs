@@ -176,6 +176,7 @@ fn finding(sketch: &Sketch, cause: &Cause) -> Option<Finding> {
         region: None,
         known: false,
         object: None,
+        consequence: None,
         variants: Vec::new(),
     })
 }

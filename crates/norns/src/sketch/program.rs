@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use norns_replay::record::Kept;
 use norns_replay::{Files, ForFailure, How, Limits, Program, record};
-use norns_sketch::{Seen, Sketch};
+use norns_sketch::{Failure, Seen, Sketch, Slice};
 use norns_trace::{Trace, Warning};
 
 use super::Arguments;
+use super::code::Sliced;
 use crate::check::inputs;
 use crate::check::program::trace_name;
 use crate::deadline::Deadline;
@@ -36,6 +37,7 @@ pub struct Repeated<'a> {
     failed: usize,
     /// How many runs had more events than are kept.
     cut: usize,
+    why_not_sliced: Option<String>,
 }
 
 impl<'a> Repeated<'a> {
@@ -55,6 +57,7 @@ impl<'a> Repeated<'a> {
             stage: None,
             failed: 0,
             cut: 0,
+            why_not_sliced: None,
         }
     }
 
@@ -75,6 +78,11 @@ impl<'a> Repeated<'a> {
             gaps.push(format!(
                 "in {} runs only the first {EVENTS} events are known, and the failure may lie behind them",
                 self.cut
+            ));
+        }
+        if let Some(why) = &self.why_not_sliced {
+            gaps.push(format!(
+                "the code was not sliced ({why}): what matters is read from the accesses alone"
             ));
         }
         gaps
@@ -171,6 +179,16 @@ impl norns_sketch::Program for Repeated<'_> {
 
     fn trace(&mut self, number: u32) -> Result<Trace> {
         Ok(norns_trace::read_understood(&self.trace_path(number))?.0)
+    }
+
+    fn slice(&mut self, failure: &Failure) -> Result<Slice> {
+        if let Some(stage) = &mut self.stage {
+            stage.now(|| "reading the code".to_string());
+        }
+        let program = PathBuf::from(&self.program.command[0]);
+        let sliced = Sliced::of(self.arguments, &program, failure);
+        self.why_not_sliced = sliced.why_not.clone();
+        Ok(sliced.lines())
     }
 
     fn has_time(&self, part: u32) -> bool {

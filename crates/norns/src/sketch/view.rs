@@ -271,16 +271,43 @@ fn notes(sketch: &Sketch, options: &Options) -> Vec<String> {
         .runs
         .iter()
         .filter(|run| run.is_ordered == sketch.is_ordered);
-    let good = ordered.filter(|run| run.failure.is_none()).count();
+    let good = ordered.filter(|run| run.is_good()).count();
     let failed = sketch.failures[0].1;
+    if failed == 0 {
+        let sliced = match sketch.sliced {
+            0 => String::new(),
+            lines => format!("; its statement depends on {lines} lines of the program"),
+        };
+        notes.push(format!(
+            "none of the {} runs failed as the core says{sliced}",
+            sketch.runs.len()
+        ));
+        return notes;
+    }
     if good == 0 {
-        notes.push(
-            "every run failed, so nothing tells what makes it fail from what every run does; the steps \
-             are the last ones before the failure"
-                .into(),
-        );
+        let runs = sketch.runs.len();
+        let others: usize = sketch.failures[1..].iter().map(|(_, failed)| failed).sum();
+        let what = match runs - failed {
+            0 => "every run failed".to_string(),
+            rest if rest == others => format!("every run failed, {others} in other ways"),
+            rest => format!(
+                "none of the {} other runs is a good one of which as much is known",
+                rest
+            ),
+        };
+        notes.push(format!(
+            "{what}, so nothing tells what makes it fail from what every run does; the steps are the last \
+             ones before the failure"
+        ));
     } else if failed < 2 {
         notes.push("only one run failed: what predicts it may be chance".into());
+    }
+    let unlike = sketch.runs.iter().filter(|run| run.is_unlike).count();
+    if unlike > 0 {
+        notes.push(format!(
+            "{unlike} runs ended in another way than the first one and count neither as good nor as failing: \
+             --failing-exit counts every status but 0 as a failure"
+        ));
     }
     if !sketch.is_ordered && !options.undisturbed {
         notes.push(

@@ -1,0 +1,172 @@
+//! Races in the part of a run that was not recorded.
+//!
+//! Of a run that is long for the budget only the beginning is kept. So that a check is never weaker than a
+//! race detector, the program then runs once more, as it is, and the runtime's own detector watches all of
+//! it. What that shows and the recording does not is confirmed by this run.
+//!
+//! If both places of such a race are in the recording, accesses of the same bytes from there stand for the
+//! two, so that the race can be shown and looked for again like any other; otherwise its places say it all.
+//! The detector knows no loops that wait for a plain variable. What such a loop may order is tried like the
+//! races of the recorded run that one may order. Whether a loop may order a race whose places are not in the
+//! recording is not known: it is in doubt as soon as there is a variable that threads could wait for.
+
+use rustc_hash::FxHashMap;
+
+use norns_model::{Bug, Witness};
+use norns_predict::happens_before::Observed;
+use norns_replay::schedule::Way;
+use norns_report::kind::Group;
+use norns_report::{Status, Verdict};
+use norns_trace::{Event, EventIndex, PlaceId, Touch, TouchKind, Trace, Warning};
+
+use crate::check::{Check, Evidence, Progress, predicted};
+use crate::confirm::{Confirmation, Tried};
+use crate::findings;
+use crate::program::{Program, Recorded, Watched};
+use crate::recorded_run::A_LOOP_MAY;
+
+const SEEN_IN_WHOLE_RUN: &str =
+    "the race detector saw it in a further run, since only the beginning of the first was recorded";
+
+impl<E> Check<'_, E> {
+    /// Adds the races that the detector sees in a run of its own, if the recording has not all of its run.
+    /// Returns those that a loop may order.
+    pub(crate) fn watch_whole_run<P: Program<Error = E>>(
+        &mut self,
+        run: u32,
+        recorded: &Recorded,
+        confirmation: &mut Confirmation<P>,
+    ) -> Result<Vec<Observed>, E> {
+        let mut kinds = self.options.kinds.iter();
+        let is_cut = |warning: &Warning| matches!(warning, Warning::Shortened { .. });
+        if run > 0
+            || !recorded.warnings.iter().any(is_cut)
+            || !kinds.any(|kind| kind.group() == Group::Race)
+            || self.work.is_out_of_time()
+        {
+            return Ok(Vec::new());
+        }
+        let mut may_wait = Vec::new();
+        self.observer.progress(Progress::Watching);
+        let trace = confirmation.trace;
+        for Watched { finding, pcs } in confirmation.detect()? {
+            let bug = in_recording(trace, pcs);
+            let tried = bug.map(|bug| Tried {
+                witness: Witness {
+                    schedule: Vec::new(),
+                    bug,
+                },
+                way: Way::Hunt,
+            });
+            let mut finding = match &tried {
+                Some(tried) => predicted(trace).finding(&tried.witness),
+                None => finding,
+            };
+            if !self.is_wanted(&finding) || findings::is_listed(&self.all, &finding) {
+                continue;
+            }
+            let doubt = match &tried {
+                Some(tried) if confirmation.may_be_ordered_by_loop(&tried.witness.bug) => {
+                    may_wait.push(Observed {
+                        witness: tried.witness.clone(),
+                        may_wait: true,
+                    });
+                    continue;
+                }
+                Some(tried) => confirmation.doubt(&tried.witness.bug),
+                None => { confirmation.unseen_order.clone() }.or_else(|| {
+                    confirmation
+                        .may_have_wait_loops()
+                        .then(|| A_LOOP_MAY.into())
+                }),
+            };
+            (finding.status, finding.verdict) = match doubt {
+                Some(why) => (Status::Predicted, Some(Verdict::NotUnderstood(why))),
+                None => (
+                    Status::Confirmed,
+                    Some(Verdict::Confirmed(SEEN_IN_WHOLE_RUN.into())),
+                ),
+            };
+            let evidence = tried.as_ref().map_or(Evidence::Places, Evidence::Tried);
+            self.add(run, trace, finding, evidence)?;
+        }
+        Ok(may_wait)
+    }
+}
+
+/// Accesses of the same bytes by two threads at these places, if the recording has some.
+fn in_recording(trace: &Trace, pcs: [u64; 2]) -> Option<Bug> {
+    let at = |pc: u64| -> Vec<bool> { trace.places.iter().map(|place| place.pc == pc).collect() };
+    let [one, other] = pcs.map(at);
+    let is_at = |places: &[bool], place: PlaceId| places.get(place.index()).is_some_and(|is| *is);
+    let touch = |event: &Event| {
+        let touch = Touch::of(event.op)?;
+        matches!(
+            touch.kind,
+            TouchKind::Plain | TouchKind::Atomic | TouchKind::Free
+        )
+        .then_some(touch)
+    };
+    let mut events: FxHashMap<u64, Vec<EventIndex>> = FxHashMap::default();
+    for (index, event) in trace.events.iter().enumerate() {
+        if is_at(&one, event.place)
+            && let Some(touch) = touch(event)
+        {
+            let known = events.entry(touch.access.address >> 3).or_default();
+            let is_new = |known: &EventIndex| trace.events[known.index()].thread != event.thread;
+            if known.iter().all(is_new) {
+                known.push(EventIndex::from_index(index));
+            }
+        }
+    }
+    let mut later = trace.events.iter().enumerate();
+    later.find_map(|(index, event)| {
+        if !is_at(&other, event.place) {
+            return None;
+        }
+        let here = touch(event)?;
+        let mut candidates = events.get(&(here.access.address >> 3))?.iter();
+        let first = candidates.find(|first| {
+            let first = &trace.events[first.index()];
+            first.thread != event.thread
+                && touch(first).is_some_and(|there| {
+                    there.access.overlaps(here.access) && (there.writes || here.writes)
+                })
+        })?;
+        let second = EventIndex::from_index(index);
+        Some(Bug::Race {
+            first: second.min(*first),
+            second: second.max(*first),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(script: &str, at: [u32; 2], found: Option<[u32; 2]>) {
+        let trace = norns_model::script::trace(script);
+        let pcs = at.map(|event| trace.place(trace.events[event as usize].place).pc);
+        let found = found.map(|[first, second]| Bug::Race {
+            first: EventIndex(first),
+            second: EventIndex(second),
+        });
+        assert_eq!(in_recording(&trace, pcs), found, "{script}");
+    }
+
+    #[test]
+    fn accesses_of_the_same_bytes_stand_for_a_race() {
+        let script = "T1: write x, write y
+                      T2: lock m, read x, unlock m";
+        check(script, [0, 3], Some([0, 3]));
+        check(script, [3, 0], Some([0, 3]));
+        check(script, [1, 3], None);
+        check(script, [0, 1], None);
+    }
+
+    #[test]
+    fn one_of_them_writes() {
+        check("T1: read x\nT2: read x", [0, 1], None);
+    }
+}

@@ -1,0 +1,382 @@
+//! A tracked run: what it is to watch, and what it saw. Both are files of lines.
+//!
+//! The plan (`environment::TRACK` names its file):
+//!
+//! ```text
+//! norns-plan 1                              first in the file
+//! most COUNT                                accesses after which a watchpoint is switched off
+//! watch NUMBER global ADDRESS SIZE          a variable of the program
+//! watch NUMBER allocated FROM TO NTH OFFSET SIZE
+//!                                           part of the nth block whose allocation was called from there
+//! ```
+//!
+//! What the run saw (`environment::REPORT`):
+//!
+//! ```text
+//! norns-observations 1                      first in the file
+//! map TEXT                                  a line of /proc/self/maps
+//! refused ERROR                             there are no watchpoints: the kernel's number
+//! armed NUMBER ADDRESS                      a watchpoint was set
+//! off NUMBER                                it was switched off after `most` accesses
+//! thread ORDER THREAD CHILD ORDINAL PC      a thread created its next one
+//! access ORDER THREAD PC ADDRESS SIZE VALUE a watchpoint was hit; VALUE was there after the access, or -
+//! freed ORDER THREAD PC ADDRESS             a block with a watchpoint is freed
+//! failed ORDER THREAD PC HOW ADDRESS DETAIL the program fails
+//! ```
+//!
+//! Addresses of the plan are those of the program's file, all others those of the run; they are
+//! hexadecimal. Threads are the runtime's numbers, 0 is main. Lines of different threads may stand in
+//! another order than `ORDER`, by which the reader sorts them. A last line without line end is not read.
+
+use core::fmt;
+
+use crate::environment::Failing;
+use crate::fields::Fields;
+
+pub const PLAN_HEADER: &str = "norns-plan 1";
+pub const OBSERVATIONS_HEADER: &str = "norns-observations 1";
+
+/// How many watchpoints a processor has.
+pub const WATCHPOINTS: usize = 4;
+/// The number of a thread that the runtime does not know.
+pub const UNKNOWN_THREAD: u32 = u32::MAX;
+
+/// A line of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planned {
+    Begin,
+    Most(u32),
+    /// Several lines may have the same number: whichever comes first is watched.
+    Watch {
+        number: u32,
+        target: Target,
+    },
+}
+
+/// Memory that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Global {
+        address: u64,
+        size: u32,
+    },
+    Allocated {
+        /// The calls of the allocation return to addresses above `from`, up to `to`.
+        from: u64,
+        to: u64,
+        /// Counted from 1.
+        nth: u32,
+        offset: u64,
+        size: u32,
+    },
+}
+
+impl Planned {
+    pub fn encode(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        match self {
+            Planned::Begin => writeln!(out, "{PLAN_HEADER}"),
+            Planned::Most(count) => writeln!(out, "most {count}"),
+            Planned::Watch { number, target } => match target {
+                Target::Global { address, size } => {
+                    writeln!(out, "watch {number} global {address:x} {size}")
+                }
+                Target::Allocated {
+                    from,
+                    to,
+                    nth,
+                    offset,
+                    size,
+                } => writeln!(
+                    out,
+                    "watch {number} allocated {from:x} {to:x} {nth} {offset:x} {size}"
+                ),
+            },
+        }
+    }
+
+    /// A line without its end.
+    pub fn parse(line: &str) -> Option<Self> {
+        if line == PLAN_HEADER {
+            return Some(Planned::Begin);
+        }
+        let mut fields = Fields::of(line);
+        let planned = match fields.word()? {
+            "most" => Planned::Most(fields.number()?),
+            "watch" => Planned::Watch {
+                number: fields.number()?,
+                target: match fields.word()? {
+                    "global" => Target::Global {
+                        address: fields.hexadecimal()?,
+                        size: fields.number()?,
+                    },
+                    "allocated" => Target::Allocated {
+                        from: fields.hexadecimal()?,
+                        to: fields.hexadecimal()?,
+                        nth: fields.number()?,
+                        offset: fields.hexadecimal()?,
+                        size: fields.number()?,
+                    },
+                    _ => return None,
+                },
+            },
+            _ => return None,
+        };
+        fields.end(planned)
+    }
+}
+
+/// A line of what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observed<'a> {
+    Begin,
+    Map(&'a str),
+    Refused {
+        error: i32,
+    },
+    Armed {
+        number: u32,
+        address: u64,
+    },
+    Off {
+        number: u32,
+    },
+    Thread {
+        at: At,
+        child: u32,
+        ordinal: u32,
+    },
+    Access {
+        at: At,
+        address: u64,
+        size: u32,
+        /// `None` if the memory could not be read.
+        value: Option<u64>,
+    },
+    Freed {
+        at: At,
+        address: u64,
+    },
+    Failed {
+        at: At,
+        how: Failing,
+        address: u64,
+        /// The number of the signal, the condition of an assertion, or nothing.
+        detail: &'a str,
+    },
+}
+
+/// When, by whom and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    pub order: u64,
+    pub thread: u32,
+    pub pc: u64,
+}
+
+impl At {
+    fn parse(fields: &mut Fields) -> Option<Self> {
+        Some(At {
+            order: fields.number()?,
+            thread: fields.number()?,
+            pc: fields.hexadecimal()?,
+        })
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} {} {:x}", self.order, self.thread, self.pc)
+    }
+}
+
+impl<'a> Observed<'a> {
+    pub fn encode(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        match self {
+            Observed::Begin => writeln!(out, "{OBSERVATIONS_HEADER}"),
+            Observed::Map(text) => writeln!(out, "map {text}"),
+            Observed::Refused { error } => writeln!(out, "refused {error}"),
+            Observed::Armed { number, address } => writeln!(out, "armed {number} {address:x}"),
+            Observed::Off { number } => writeln!(out, "off {number}"),
+            Observed::Thread { at, child, ordinal } => writeln!(
+                out,
+                "thread {} {} {child} {ordinal} {:x}",
+                at.order, at.thread, at.pc
+            ),
+            Observed::Access {
+                at,
+                address,
+                size,
+                value,
+            } => {
+                write!(out, "access {at} {address:x} {size} ")?;
+                match value {
+                    Some(value) => writeln!(out, "{value:x}"),
+                    None => writeln!(out, "-"),
+                }
+            }
+            Observed::Freed { at, address } => writeln!(out, "freed {at} {address:x}"),
+            Observed::Failed {
+                at,
+                how,
+                address,
+                detail,
+            } => {
+                write!(out, "failed {at} {} {address:x} ", how.word())?;
+                // One line, whatever an assertion contains.
+                for letter in detail.chars() {
+                    out.write_char(if letter == '\n' { ' ' } else { letter })?;
+                }
+                out.write_char('\n')
+            }
+        }
+    }
+
+    /// A line without its end.
+    pub fn parse(line: &'a str) -> Option<Self> {
+        if line == OBSERVATIONS_HEADER {
+            return Some(Observed::Begin);
+        }
+        let mut fields = Fields::of(line);
+        let observed = match fields.word()? {
+            "map" => Observed::Map(fields.rest()?),
+            "refused" => Observed::Refused {
+                error: fields.number()?,
+            },
+            "armed" => Observed::Armed {
+                number: fields.number()?,
+                address: fields.hexadecimal()?,
+            },
+            "off" => Observed::Off {
+                number: fields.number()?,
+            },
+            "thread" => {
+                let (order, thread) = (fields.number()?, fields.number()?);
+                let (child, ordinal) = (fields.number()?, fields.number()?);
+                let pc = fields.hexadecimal()?;
+                let at = At { order, thread, pc };
+                Observed::Thread { at, child, ordinal }
+            }
+            "access" => Observed::Access {
+                at: At::parse(&mut fields)?,
+                address: fields.hexadecimal()?,
+                size: fields.number()?,
+                value: match fields.word()? {
+                    "-" => None,
+                    word => Some(crate::fields::hexadecimal(word)?),
+                },
+            },
+            "freed" => Observed::Freed {
+                at: At::parse(&mut fields)?,
+                address: fields.hexadecimal()?,
+            },
+            "failed" => Observed::Failed {
+                at: At::parse(&mut fields)?,
+                how: Failing::parse(fields.word()?)?,
+                address: fields.hexadecimal()?,
+                detail: fields.rest()?,
+            },
+            _ => return None,
+        };
+        fields.end(observed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::string::String;
+
+    use super::*;
+
+    #[test]
+    fn plans_are_read_as_they_are_written() {
+        let allocated = Target::Allocated {
+            from: 0x1200,
+            to: 0x1210,
+            nth: 3,
+            offset: 16,
+            size: 8,
+        };
+        for planned in [
+            Planned::Begin,
+            Planned::Most(200),
+            Planned::Watch {
+                number: 0,
+                target: Target::Global {
+                    address: 0x4010,
+                    size: 4,
+                },
+            },
+            Planned::Watch {
+                number: 3,
+                target: allocated,
+            },
+        ] {
+            let mut text = String::new();
+            planned.encode(&mut text).expect("a string takes all");
+            assert_eq!(Planned::parse(text.trim_end_matches('\n')), Some(planned));
+        }
+        for wrong in ["", "norns-plan 2", "watch 1 stack 10 4", "most", "most 1 2"] {
+            assert_eq!(Planned::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn observations_are_read_as_they_are_written() {
+        let at = At {
+            order: 7,
+            thread: 2,
+            pc: 0x5555_5555_5189,
+        };
+        let (address, size) = (0x5555_5555_8010, 8);
+        for observed in [
+            Observed::Begin,
+            Observed::Map("7f00-7f10 r-xp 0 08:01 42  /a b/program"),
+            Observed::Refused { error: 13 },
+            Observed::Armed { number: 1, address },
+            Observed::Off { number: 1 },
+            Observed::Thread {
+                at,
+                child: 3,
+                ordinal: 1,
+            },
+            Observed::Access {
+                at,
+                address,
+                size,
+                value: Some(u64::MAX),
+            },
+            Observed::Access {
+                at,
+                address,
+                size,
+                value: None,
+            },
+            Observed::Freed { at, address },
+            Observed::Failed {
+                at,
+                how: Failing::Assertion,
+                address: 0,
+                detail: "count > 0 && 1",
+            },
+            Observed::Failed {
+                at,
+                how: Failing::Abort,
+                address: 0,
+                detail: "",
+            },
+        ] {
+            let mut text = String::new();
+            observed.encode(&mut text).expect("a string takes all");
+            let line = text.strip_suffix('\n').expect("a line has an end");
+            assert_eq!(Observed::parse(line), Some(observed), "{line}");
+        }
+        for wrong in [
+            "norns-observations 2",
+            "access 1 2 3",
+            "failed 1 2 3 fire 0 ",
+        ] {
+            assert_eq!(Observed::parse(wrong), None, "{wrong}");
+        }
+    }
+}
