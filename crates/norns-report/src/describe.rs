@@ -138,6 +138,7 @@ fn failure(fields: &[String]) -> String {
         Some(Failing::Signal) => format!("fails with signal {}", field(1)),
         Some(Failing::Assertion) => format!("fails the assertion {}", field(1)),
         Some(Failing::Abort) => "aborts".into(),
+        Some(Failing::Exit) => format!("exits with status {}", field(1)),
         None => "fails".into(),
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use norns_model::NotAnalysed;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::consequence::{Class, Consequence};
 use crate::judged::Judged;
 use crate::kind::{Kind, Severity};
 
@@ -92,6 +93,9 @@ pub struct Finding {
     /// The variable, the block of memory or the locks that it is about, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
+    /// What it does to the program, for a race that was classified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consequence: Option<Consequence>,
     /// The same places and object, where only what is done there differs. A variant has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Finding>,
@@ -110,7 +114,7 @@ impl Finding {
     }
 
     pub fn severity(&self) -> Severity {
-        severity(self.kind, self.status)
+        severity(self.kind, self.status, self.consequence.as_ref())
     }
 
     /// Whether it makes `norns check` fail, by itself or by a variant.
@@ -130,10 +134,15 @@ impl Finding {
 }
 
 /// How bad a finding is. What a loop keeps from happening does nothing.
-pub(crate) fn severity(kind: Kind, status: Status) -> Severity {
-    match status {
-        Status::Confirmed | Status::Predicted => kind.definition().severity,
-        Status::OrderedBySpinLoop => Severity::Low,
+pub(crate) fn severity(kind: Kind, status: Status, consequence: Option<&Consequence>) -> Severity {
+    match (status, consequence.map(|consequence| consequence.class)) {
+        (Status::OrderedBySpinLoop, _) => Severity::Low,
+        (Status::Confirmed | Status::Predicted, class) => match class {
+            None => kind.definition().severity,
+            Some(Class::SpecViolated) => Severity::High,
+            Some(Class::OutputDiffers) => Severity::Medium,
+            Some(Class::SingleOrdering | Class::Harmless) => Severity::Low,
+        },
     }
 }
 
@@ -256,6 +265,20 @@ impl Findings {
     /// All findings, each followed by its variants.
     pub fn with_variants(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().flat_map(Finding::with_variants)
+    }
+
+    /// Puts the findings with the worst consequence first; otherwise their order stays. What has no class
+    /// comes behind what violates the specification.
+    pub fn sort_by_class(&mut self) {
+        let class = |finding: &Finding| match finding.consequence.as_ref().map(|found| found.class)
+        {
+            Some(Class::SpecViolated) => 0,
+            None => 1,
+            Some(Class::OutputDiffers) => 2,
+            Some(Class::SingleOrdering) => 3,
+            Some(Class::Harmless) => 4,
+        };
+        (self.findings).sort_by_key(|finding| (finding.status, class(finding)));
     }
 
     /// Writes the paths of files below `folder` relative to it: what the user typed, and what a

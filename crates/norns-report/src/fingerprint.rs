@@ -131,6 +131,7 @@ mod tests {
             region: None,
             known: false,
             object: None,
+            consequence: None,
             variants: Vec::new(),
         };
         let mut findings = vec![finding(1), finding(2), finding(3)];

@@ -104,8 +104,16 @@ fn finding(html: &mut Markup, sketch: &Sketch) {
         .text(&sketch.id)
         .raw("\">\n<h1>");
     with_code(html, &sketch.title);
-    html.raw("</h1>\n<div class=\"dim\">");
-    for fact in &sketch.facts {
+    html.raw("</h1>\n");
+    let consequence = sketch.consequence.as_ref();
+    if let Some(consequence) = consequence {
+        html.raw("<p class=\"does\"><b>").text(&consequence.words());
+        html.raw(":</b> ").text(&consequence.sentence());
+        html.raw("</p>\n");
+    }
+    html.raw("<div class=\"dim\">");
+    let notes = consequence.map_or(&[][..], |consequence| &consequence.evidence.notes);
+    for fact in notes.iter().chain(&sketch.facts) {
         html.text(fact).raw(" · ");
     }
     html.raw("finding <code>")

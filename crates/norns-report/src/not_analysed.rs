@@ -70,6 +70,7 @@ pub fn sentence(reason: &NotAnalysed) -> String {
             )
         }
         NotAnalysed::Rules { problem } => format!("a rule: {problem}"),
+        NotAnalysed::Class { problem } => format!("what a race does to the program: {problem}"),
         NotAnalysed::Regions { regions } => format!(
             "steps that were probably meant to be atomic, and of which it is not decided whether another \
              thread can come into them: {regions}"

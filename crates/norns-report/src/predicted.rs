@@ -50,6 +50,7 @@ impl Predicted<'_> {
             region: None,
             known: false,
             object: object::of_bug(self.trace, &witness.bug),
+            consequence: None,
             variants: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::consequence::Class;
 use crate::finding::Status;
 use crate::kind::Kind;
 use crate::sketch::{Operation, Panel, Row, Sketch};
@@ -56,19 +57,18 @@ fn result(entry: &Entry) -> Value {
         .collect();
     let mut result = json!({
         "ruleId": sketch.kind.definition().code,
-        "level": match sketch.status {
-            Status::Confirmed => "error",
-            Status::Predicted => "warning",
-            Status::OrderedBySpinLoop => "note",
-        },
+        "level": level(sketch),
         "message": {"text": format!("{}. {}", sketch.title, sketch.why)},
         "locations": locations.first().into_iter().collect::<Vec<_>>(),
         "relatedLocations": locations.iter().skip(1).collect::<Vec<_>>(),
         "partialFingerprints": {"norns/v1": entry.fingerprint},
         "baselineState": if entry.known { "unchanged" } else { "new" },
         "properties": {"status": sketch.status, "severity": sketch.severity().word(),
-            "id": sketch.id, "facts": sketch.facts},
+            "id": sketch.id, "facts": sketch.all_facts().collect::<Vec<_>>()},
     });
+    if let Some(consequence) = &sketch.consequence {
+        result["properties"]["consequence"] = json!(consequence);
+    }
     if !sketch.object.is_empty() {
         result["properties"]["object"] = json!(sketch.object);
     }
@@ -84,6 +84,19 @@ fn result(entry: &Entry) -> Value {
         result["codeFlows"] = Value::Array(flows);
     }
     result
+}
+
+/// What was classified has the level of its class: only what was shown to do harm is an error.
+fn level(sketch: &Sketch) -> &'static str {
+    let class = sketch.consequence.as_ref().map(|found| found.class);
+    match (sketch.status, class) {
+        (Status::Confirmed, None | Some(Class::SpecViolated)) => "error",
+        (Status::Predicted, None | Some(Class::SpecViolated)) => "warning",
+        (Status::Confirmed | Status::Predicted, Some(Class::OutputDiffers)) => "warning",
+        (Status::OrderedBySpinLoop, _) | (_, Some(Class::SingleOrdering | Class::Harmless)) => {
+            "note"
+        }
+    }
 }
 
 fn location(operation: &Operation) -> Value {

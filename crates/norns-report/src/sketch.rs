@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::consequence::Consequence;
 use crate::describe::Mark;
 use crate::finding::{Finding, Status, make_relative, severity};
 use crate::kind::{Kind, Severity};
@@ -39,6 +40,9 @@ pub struct Sketch {
     /// What it is about; empty when that is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub object: String,
+    /// What a race does to the program, if it was classified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consequence: Option<Consequence>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
 }
@@ -180,10 +184,22 @@ impl Sketch {
             what: accesses(variant),
         });
         self.variants = variants.collect();
+        self.consequence.clone_from(&finding.consequence);
     }
 
     pub fn severity(&self) -> Severity {
-        severity(self.kind, self.status)
+        severity(self.kind, self.status, self.consequence.as_ref())
+    }
+
+    /// The facts, with what the finding does to the program in front of them.
+    pub fn all_facts(&self) -> impl Iterator<Item = String> {
+        let consequence = self.consequence.iter();
+        let consequence = consequence.flat_map(|consequence| {
+            let class = consequence.words();
+            let first = format!("{class}: {}", consequence.sentence());
+            std::iter::once(first).chain(consequence.evidence.notes.iter().cloned())
+        });
+        consequence.chain(self.facts.iter().cloned())
     }
 
     /// Why it happens, or why it is expected to: only what was shown "can happen".

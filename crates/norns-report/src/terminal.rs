@@ -149,6 +149,10 @@ fn finding_line(finding: &Finding, widths: &Widths, style: Style) -> String {
     if finding.known {
         notes.push_str("  (known)");
     }
+    if let Some(consequence) = &finding.consequence {
+        notes.push_str("  ");
+        notes.push_str(&consequence.words());
+    }
     match finding.variants.len() {
         0 => {}
         1 => notes.push_str("  +1 variant"),
@@ -262,10 +266,10 @@ pub fn show(sketch: &Sketch, style: Style) -> String {
             style.paint(Role::Strong, &safe(&sketch.title))
         ),
     );
-    for fact in &sketch.facts {
+    for fact in sketch.all_facts() {
         line(
             &mut out,
-            format_args!("  {}", style.paint(Role::Dim, &safe(fact))),
+            format_args!("  {}", style.paint(Role::Dim, &safe(&fact))),
         );
     }
     for (number, operation) in (1..).zip(&sketch.operations) {

@@ -77,6 +77,7 @@ mod tests {
             region: None,
             known: false,
             object: Some(object.into()),
+            consequence: None,
             variants: Vec::new(),
         }
     }

@@ -131,6 +131,7 @@ fn lost_update() -> (Finding, Sketch) {
         region: None,
         known: false,
         object: Some("balance".into()),
+        consequence: None,
         variants: Vec::new(),
     };
     let witness = Witness {
@@ -174,6 +175,7 @@ fn inverted_locks() -> (Finding, Sketch) {
         region: None,
         known: false,
         object: Some("a, b".into()),
+        consequence: None,
         variants: Vec::new(),
     };
     let witness = Witness {

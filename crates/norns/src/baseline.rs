@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use norns_report::fingerprint::fingerprint;
+use norns_report::kind::Group;
 use norns_report::suppression::{Baseline, Known};
-use norns_report::{Finding, Findings};
+use norns_report::{Finding, Findings, Memory};
 
+use crate::classify::ClassName;
 use crate::runs::{self, Run};
 
 #[derive(clap::Args)]
@@ -53,6 +55,10 @@ pub struct Counting {
     /// Ignore the findings of this file, which norns baseline has written
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    /// Fail only on races of this class or a worse one, besides findings that are no races; implies
+    /// --classify
+    #[arg(long, value_name = "CLASS")]
+    fail_on: Option<ClassName>,
     /// Fail only on the finding with this fingerprint (for the tests of norns export-test)
     #[arg(long, value_name = "FINGERPRINT", hide = true)]
     only: Option<String>,
@@ -65,11 +71,30 @@ impl Counting {
         Ok(baseline.unwrap_or_default())
     }
 
+    /// Whether it depends on the classes of races what makes `check` fail.
+    pub fn needs_classes(&self) -> bool {
+        self.fail_on.is_some()
+    }
+
+    /// A race without a class does not fail a build that is to fail on a class.
+    fn is_bad_enough(&self, finding: &Finding) -> bool {
+        let Some(least) = self.fail_on else {
+            return true;
+        };
+        // What only a weaker memory model does is predicted, and fails no build.
+        let shown = finding.consequence.as_ref();
+        let shown = shown.filter(|found| found.memory == Memory::Sc);
+        let class = shown.map(|found| found.class);
+        finding.kind.group() != Group::Race || class.is_some_and(|class| class <= least.class())
+    }
+
     /// How many findings make `check` fail.
     pub fn count(&self, findings: &Findings, folder: &Path) -> usize {
         let counts = |finding: &&Finding| {
             let only = self.only.as_ref();
-            finding.fails_alone() && only.is_none_or(|only| *only == print_of(finding, folder))
+            finding.fails_alone()
+                && self.is_bad_enough(finding)
+                && only.is_none_or(|only| *only == print_of(finding, folder))
         };
         findings.with_variants().filter(counts).count()
     }

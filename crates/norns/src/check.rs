@@ -32,10 +32,13 @@ use crate::kinds::Kinds;
 use crate::predict::EngineName;
 use crate::progress::Stage;
 use crate::runs::{self, Run};
-use crate::{exit, session, show};
+use crate::{classify, exit, session, show};
 use keep::Keeper;
 use program::Checked;
 use rules::Rules;
+
+/// An execution of a race that takes longer is an endless one.
+const LONGEST_EXECUTION: Duration = Duration::from_secs(10);
 
 /// How many recordings are made at most when the user does not say.
 const MOST_RUNS: u32 = 6;
@@ -105,6 +108,11 @@ pub struct Arguments {
     /// Also look for steps that were probably meant to be atomic, and that another thread can come into
     #[arg(long)]
     atomicity: bool,
+    /// Then execute both orders of every confirmed race, and say what it does to the program
+    #[arg(long)]
+    classify: bool,
+    #[command(flatten)]
+    executions: classify::ExecutionArguments,
     /// Also list predictions that were refuted
     #[arg(long)]
     all: bool,
@@ -135,6 +143,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut program = program(&arguments, &run, &rules)?;
     let baseline = arguments.counting.read()?;
     let mut findings = check(&arguments, &run, &mut program, rules)?;
+    saved::save(&run, &program)?;
     let folder = run.about()?.folder;
     for finding in &mut findings.findings {
         finding.known = baseline.knows(&baseline::print_of(finding, &folder));
@@ -142,7 +151,6 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             variant.known = baseline.knows(&baseline::print_of(variant, &folder));
         }
     }
-    saved::save(&run, &program)?;
     run.save("findings.json", &findings)?;
     match arguments.format {
         Format::Json => println!("{}", serde_json::to_string_pretty(&findings)?),
@@ -225,7 +233,12 @@ fn check(
     program: &mut Program,
     rules: Rules,
 ) -> Result<Findings> {
-    let deadline = Deadline::not_yet(Duration::from_secs(arguments.budget));
+    let budget = Duration::from_secs(arguments.budget);
+    let classifies = arguments.classify || arguments.counting.needs_classes();
+    let deadline = Deadline::not_yet(match classifies {
+        true => budget * 3 / 5,
+        false => budget,
+    });
     norns_replay::catch_interrupts();
     let options = norns_check::Options {
         runs: match arguments.runs {
@@ -247,11 +260,18 @@ fn check(
         &mut Checked::new(arguments, run, program, deadline.clone()),
         &options,
         &deadline.budget(),
-        &mut Keeper::new(run, deadline),
+        &mut Keeper::new(run, deadline.clone()),
         Vec::new(),
     )?;
     findings.not_analysed.extend(inputs::problems(run));
     finish(arguments, run, &mut findings)?;
+    if classifies {
+        let left = budget.saturating_sub(deadline.spent());
+        let limit = Duration::from_secs(arguments.time_limit).min(LONGEST_EXECUTION);
+        let deadline = Deadline::after(left);
+        let executions = arguments.executions;
+        classify::classify_all(run, program, executions, limit, &deadline, &mut findings)?;
+    }
     Ok(findings)
 }
 

@@ -7,6 +7,7 @@
 mod baseline;
 mod cc;
 mod check;
+mod classify;
 mod completions;
 mod config;
 mod csp;
@@ -59,6 +60,8 @@ enum Command {
     Cxx(cc::Arguments),
     /// Find bugs: compile if needed, record, predict, replay and report
     Check(check::Arguments),
+    /// Execute both orders of a race, and say what it does to the program
+    Classify(classify::Arguments),
     /// Write completions for a shell, or the manual pages
     Completions(completions::Arguments),
     /// Show the options of every command, with what norns.toml sets
@@ -108,6 +111,7 @@ fn main() -> ExitCode {
             Command::Cc(arguments) => cc::run(cc::Language::C, arguments.words),
             Command::Cxx(arguments) => cc::run(cc::Language::Cxx, arguments.words),
             Command::Check(arguments) => check::run(arguments),
+            Command::Classify(arguments) => classify::run(arguments),
             Command::Completions(arguments) => completions::run(arguments),
             Command::Config(arguments) => config::run(arguments),
             Command::Csp(arguments) => csp::run(arguments),

@@ -77,8 +77,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     let session = arguments.session.session();
     let recorded = record(&output, &arguments.command, how, session)?;
-    for warning in &recorded.warnings {
-        eprintln!("warning: {warning}");
+    // Parts of a recording can have the same warning.
+    let mut said: Vec<String> = Vec::new();
+    for warning in recorded.warnings.iter().map(Warning::to_string) {
+        if !said.contains(&warning) {
+            eprintln!("warning: {warning}");
+            said.push(warning);
+        }
     }
     if !arguments.quiet {
         eprintln!("norns: {}", describe(&recorded, &output));

@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use norns_classify::Order;
 use norns_model::{Bug, Witness};
 use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{
@@ -27,7 +28,7 @@ use crate::check::{divergence, inputs, saved};
 use crate::progress::Stage;
 use crate::runs::{Run, Scope};
 use crate::sketch::again;
-use crate::{exit, runtime_library};
+use crate::{classify, exit, runtime_library};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -36,6 +37,9 @@ pub struct Arguments {
     /// Start gdb at the moment before it happens
     #[arg(long)]
     pub gdb: bool,
+    /// The order of a race's two accesses in which to run the program, as norns classify has executed it
+    #[arg(long, value_enum, value_name = "ORDER")]
+    order: Option<OrderName>,
     /// How many times to replay it; the successes are counted
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub times: u32,
@@ -46,9 +50,25 @@ pub struct Arguments {
     scope: Scope,
 }
 
+/// The first of the two numbers is that of the access which comes first.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OrderName {
+    #[value(name = "1-2")]
+    FirstThenSecond,
+    #[value(name = "2-1")]
+    SecondThenFirst,
+}
+
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (run, finding) = Run::with_finding(&arguments.id, arguments.scope)?;
     let program = saved::load(&run)?;
+    if let Some(order) = arguments.order {
+        let order = match order {
+            OrderName::FirstThenSecond => Order::FirstThenSecond,
+            OrderName::SecondThenFirst => Order::SecondThenFirst,
+        };
+        return classify::again(&run, &finding, &program, order, &arguments);
+    }
     if finding.kind == Kind::Failure {
         return again::run(&run, &finding, &program, &arguments);
     }

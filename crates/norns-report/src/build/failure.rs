@@ -77,6 +77,7 @@ pub fn sketch_of_failure(
             .map(|&event| operation(failing.trace, event, sources, &words))
             .collect(),
         object: finding.object.clone().unwrap_or_default(),
+        consequence: None,
         variants: Vec::new(),
     }
 }

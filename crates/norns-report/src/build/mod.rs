@@ -89,6 +89,7 @@ pub fn sketch(trace: &Trace, witness: &Witness, finding: &Finding, sources: Sour
         can,
         operations,
         object: finding.object.clone().unwrap_or_default(),
+        consequence: None,
         variants: Vec::new(),
     }
 }
@@ -166,6 +167,7 @@ pub fn sketch_of_places(finding: &Finding, sources: Sources) -> Sketch {
         can: empty(true),
         operations: operations.collect(),
         object: finding.object.clone().unwrap_or_default(),
+        consequence: None,
         variants: Vec::new(),
     }
 }

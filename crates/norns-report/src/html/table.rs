@@ -70,7 +70,13 @@ fn row(html: &mut Markup, sketch: &Sketch) {
         .raw("</code></a></td><td class=\"state ");
     html.raw(status.name()).raw("\">").raw(status.words());
     html.raw("</td><td class=\"").raw(severity).raw("\">");
-    html.raw(severity).raw("</td><td>");
+    html.raw(severity);
+    if let Some(consequence) = &sketch.consequence {
+        html.raw("<br><small>")
+            .text(&consequence.words())
+            .raw("</small>");
+    }
+    html.raw("</td><td>");
     // The state has its own column.
     let state = format!("{}: ", status.words());
     let title = sketch.title.strip_prefix(&state);

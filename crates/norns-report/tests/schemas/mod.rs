@@ -60,6 +60,86 @@ fn the_published_schema_describes_what_is_printed() {
 }
 
 #[test]
+fn the_schema_of_sketches_describes_what_is_printed() {
+    use norns_report::cause::{self, Cause};
+    let place = cause::Place {
+        file: "queue.c".into(),
+        line: 12,
+        function: "consumer".into(),
+        thread: "T0.1".into(),
+    };
+    let failure = cause::Failure {
+        kind: "signal".into(),
+        what: "was killed by SIGSEGV".into(),
+        place: Some(place.clone()),
+        stack: vec!["consumer".into()],
+        runs: 40,
+        failed: 5,
+    };
+    let predictor = |kind: &str, pattern: &str| cause::Predictor {
+        kind: kind.into(),
+        pattern: pattern.into(),
+        places: vec![place.clone()],
+        value: (kind == "value").then(|| "0".into()),
+        precision: 1.0,
+        recall: 0.8,
+        f: 0.95,
+        precision_at_least: 0.6,
+        failing: [4, 5],
+        good: [0, 10],
+        what: "the value read at queue.c:12 is null".into(),
+    };
+    let cause = Cause {
+        format: cause::FORMAT,
+        failure: Some(failure.clone()),
+        predictors: vec![
+            predictor("order", "WR"),
+            predictor("atomicity", "RWR"),
+            predictor("value", "null"),
+            predictor("branch", "taken"),
+        ],
+        steps: vec![cause::Step {
+            thread: "T0".into(),
+            file: "queue.c".into(),
+            line: 30,
+            function: "main".into(),
+            what: "write".into(),
+            value: "0".into(),
+            predicts: true,
+        }],
+        proof: Some(cause::Proof {
+            forced: [5, 5],
+            forbidden: [0, 5],
+        }),
+        other_failures: vec![cause::Failure {
+            place: None,
+            ..failure
+        }],
+        runs: vec![cause::Runs {
+            how: "one-at-a-time".into(),
+            runs: 30,
+            failed: 5,
+            failed_seeds: vec![3],
+        }],
+        notes: vec!["only one run failed: what predicts it may be chance".into()],
+        finding: Some("da27".into()),
+    };
+    let schema = include_str!("../../../../docs/schema/sketch.json");
+    let mut compiler = boon::Compiler::new();
+    compiler
+        .add_resource("sketch.json", serde_json::from_str(schema).unwrap())
+        .unwrap();
+    let mut schemas = boon::Schemas::new();
+    let schema = compiler.compile("sketch.json", &mut schemas).unwrap();
+    let mut printed = serde_json::to_value(&cause).unwrap();
+    schemas.validate(&printed, schema).unwrap();
+    printed["failure"] = serde_json::Value::Null;
+    schemas.validate(&printed, schema).unwrap();
+    printed["predictors"][0]["kind"] = "nonsense".into();
+    assert!(schemas.validate(&printed, schema).is_err());
+}
+
+#[test]
 fn the_schema_of_scans_describes_what_is_printed() {
     let scan = norns_scan::Scan {
         candidates: vec![candidate()],

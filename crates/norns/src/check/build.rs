@@ -6,6 +6,7 @@ use std::io::{IsTerminal, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use norns_replay::{Input, Program, Session};
@@ -25,30 +26,55 @@ pub fn build(
     branches: bool,
     orders: Option<&Orders>,
 ) -> Result<()> {
-    let is_cxx = |source: &PathBuf| {
-        let extension = source.extension().and_then(|extension| extension.to_str());
-        matches!(extension, Some("cc" | "cpp" | "cxx" | "C" | "c++"))
-    };
-    let language = if sources.iter().any(is_cxx) {
-        Language::Cxx
-    } else {
-        Language::C
-    };
-    for source in sources {
-        if !source.exists() {
-            bail!("there is no source {}", source.display());
-        }
-    }
-    let mut words: Vec<OsString> = ["-g", "-pthread", "-o"].map(OsString::from).into();
-    words.push(program.into());
-    words.extend(sources.iter().map(|source| source.clone().into_os_string()));
-    words.extend(flags.iter().cloned());
+    let language = language(sources)?;
+    let mut words = words(sources, flags, program);
     words.extend(branches.then(|| "--branches".into()));
     let status = cc::compile(language, words, orders)?;
     if !status.success() {
         bail!("the sources do not compile");
     }
     Ok(())
+}
+
+/// Compiles and links the sources as a user would, without the runtime.
+pub fn build_plain(sources: &[PathBuf], flags: &[OsString], program: &Path) -> Result<()> {
+    let compiler = cc::find_compiler(language(sources)?)?;
+    let status = Command::new(&compiler.words[0])
+        .args(&compiler.words[1..])
+        .arg("-O1")
+        .args(words(sources, flags, program))
+        .status()
+        .with_context(|| format!("cannot run {}", compiler.words[0].display()))?;
+    if !status.success() {
+        bail!("the sources do not compile");
+    }
+    Ok(())
+}
+
+fn language(sources: &[PathBuf]) -> Result<Language> {
+    let is_cxx = |source: &PathBuf| {
+        let extension = source.extension().and_then(|extension| extension.to_str());
+        matches!(extension, Some("cc" | "cpp" | "cxx" | "C" | "c++"))
+    };
+    for source in sources {
+        if !source.exists() {
+            bail!("there is no source {}", source.display());
+        }
+    }
+    Ok(if sources.iter().any(is_cxx) {
+        Language::Cxx
+    } else {
+        Language::C
+    })
+}
+
+/// The words for a compiler that makes this program.
+fn words(sources: &[PathBuf], flags: &[OsString], program: &Path) -> Vec<OsString> {
+    let mut words: Vec<OsString> = ["-g", "-pthread", "-o"].map(OsString::from).into();
+    words.push(program.into());
+    words.extend(sources.iter().map(|source| source.clone().into_os_string()));
+    words.extend(flags.iter().cloned());
+    words
 }
 
 /// A program that is there already. `found` looks at its file.

@@ -59,6 +59,7 @@ impl Observer for Keeper<'_> {
             Progress::Recording { number, of } => format!("recording {number} of at most {of}"),
             Progress::Predicting { events } => format!("predicting from {events} events"),
             Progress::Steering { races } => format!("steering to the places of {races} races"),
+            Progress::Watching => "watching a whole run with the race detector".into(),
             Progress::ReplayingRecording => "replaying the recording".into(),
             Progress::Replaying { number, of } => {
                 if let Some(stage) = &self.stage {
@@ -103,7 +104,7 @@ impl Observer for Keeper<'_> {
                 (finding.status == Status::Confirmed)
                     .then(|| norns_report::sketch(trace, witness, &named, &sources))
             }
-            Evidence::Misuse => None,
+            Evidence::Places => None,
             Evidence::Hang(trace) => trace.map(|trace| {
                 norns_report::sketch_of_hang(trace, named.places.len(), &named, &sources)
             }),

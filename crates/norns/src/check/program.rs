@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use norns_check::{Hang, OtherProcess, Outcome, Recorded, Replayed, Rerun};
+use norns_check::observed::race;
+use norns_check::{Hang, OtherProcess, Outcome, Recorded, Replayed, Rerun, Watched};
 use norns_model::{Bug, NotAnalysed, Witness};
 use norns_replay::record::Kept;
 use norns_replay::report::Deadlock;
@@ -251,15 +252,22 @@ impl norns_check::Program for Checked<'_> {
         self.record_as(run, how)
     }
 
-    /// A further recording with all that follows from it takes about as long as the last one did.
+    /// A further recording with all that follows from it takes about as long as the last one did. The
+    /// first further one, which shows what time-outs do, is made whenever there is time to record at all:
+    /// on a busy machine everything before it can have taken long.
     fn has_time_for_another(&self) -> bool {
+        let half = self.deadline.time() / 2;
+        let is_first = self.round_took.is_none();
+        if is_first && self.deadline.spent() + self.first_took * 2 < half {
+            return true;
+        }
         let last = self
             .last_began
             .map_or(Duration::ZERO, |last| last.elapsed());
         let next = last.max(self.round_took.unwrap_or_default());
         let spent = self.deadline.spent() + next;
         let is_worth_it = self.first_took < LONG || spent < self.first_took * WORTH;
-        is_worth_it && spent < self.deadline.time() / 2 && next < self.deadline.time() / 8
+        is_worth_it && spent < half && next < half / 4
     }
 
     fn replay_recording(&mut self, trace: &Trace) -> Result<Rerun> {
@@ -303,6 +311,25 @@ impl norns_check::Program for Checked<'_> {
 
     fn behave(&mut self, trace: &Trace, course: Course) -> Result<Behaviour> {
         Ok(self.replayer(trace).behave(course)?)
+    }
+
+    fn detect(&mut self, trace: &Trace) -> Result<Vec<Watched>> {
+        let mut replayer = self.replayer(trace);
+        if self.program.session.client.is_some() {
+            // As in the recorded run: what follows no schedule needs no recorded answers.
+            replayer.inputs = Inputs::default();
+        }
+        let report = replayer.detect()?;
+        self.warn_once(&report);
+        if report.unknown_call {
+            return Ok(Vec::new());
+        }
+        let mut symbols = Symboliser::new([report.maps.as_str()]);
+        let watched = report.races.iter().map(|seen| Watched {
+            finding: race(seen, |pc| symbols.frames(pc).to_vec()),
+            pcs: [seen.earlier.pc, seen.later.pc],
+        });
+        Ok(watched.collect())
     }
 
     fn steer(&mut self, trace: &Trace, races: &[&Bug], seed: Option<u64>) -> Result<Vec<Sighting>> {

@@ -344,3 +344,96 @@ fn bad_usage() {
         );
     }
 }
+
+/// Fails in about half of its runs, by the order of two threads that the process id decides.
+const TRACKED: &str = "#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+struct queue { long items; int *lock; };
+static struct queue *queue;
+static int pauses[2];
+static void *consumer(void *unused) {
+    usleep(pauses[0]);
+    int *lock = queue->lock; // cause (2)
+    *lock = 1; // fails
+    return unused;
+}
+int main(void) {
+    pauses[getpid() / 2 % 2] = 30000;
+    queue = malloc(sizeof *queue);
+    queue->lock = malloc(4);
+    pthread_t thread;
+    pthread_create(&thread, NULL, consumer, NULL);
+    usleep(pauses[1]);
+    usleep(10000);
+    queue->lock = NULL; // cause (1)
+    pthread_join(thread, NULL);
+    return 0;
+}
+";
+
+#[test]
+fn tracking_names_the_cause_of_an_ordinary_program() {
+    let (status, found) = sketch("tracked", TRACKED, &["--track", "--runs", "400"]);
+    assert_eq!(status, Some(1));
+    let notes = found["notes"].to_string();
+    if notes.contains("refuses watchpoints") {
+        return;
+    }
+    assert_eq!(found["failure"]["place"]["line"], 10, "{found:#}");
+    let best = &found["predictors"][0];
+    let places = best["places"].as_array().unwrap();
+    let lines: Vec<u64> = { places.iter() }
+        .map(|place| place["line"].as_u64().unwrap())
+        .collect();
+    assert_eq!(lines, marked(TRACKED, "cause"), "{found:#}");
+    assert_eq!(best["pattern"], "WR");
+    assert_eq!(best["f"], 1.0);
+    assert!(notes.contains("were tracked"), "{notes}");
+    assert_eq!(found["proof"], Value::Null);
+}
+
+#[test]
+fn a_core_file_is_where_a_sketch_begins() {
+    let folder = folder("core");
+    fs::write(folder.join("test.c"), TRACKED).unwrap();
+    let built = Command::new("gcc")
+        .args(["-g", "-O1", "-pthread", "-o", "test", "test.c"])
+        .current_dir(&folder)
+        .status()
+        .unwrap();
+    assert!(built.success());
+    // gdb writes the core, whatever the system does with cores.
+    let mut tries = 0;
+    while !folder.join("core").exists() {
+        tries += 1;
+        assert!(tries < 100, "the program does not fail");
+        Command::new("gdb")
+            .args([
+                "-nx",
+                "-batch",
+                "-ex",
+                "run",
+                "-ex",
+                "generate-core-file core",
+            ])
+            .arg("./test")
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+    }
+    let words = ["sketch", "--core", "core", "--binary", "./test"];
+    let words = [&words[..], &["--runs", "3", "--format", "json"]].concat();
+    let output = norns(&folder, &words, "");
+    assert_eq!(output.status.code(), Some(1));
+    let found = json(&output);
+    assert_eq!(found["failure"]["what"], "was killed by SIGSEGV");
+    assert_eq!(found["failure"]["place"]["line"], 10, "{found:#}");
+    fs::write(folder.join("text"), "no core").unwrap();
+    let output = norns(
+        &folder,
+        &["sketch", "--core", "text", "--binary", "./test"],
+        "",
+    );
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -55,6 +55,36 @@ fn a_program_that_was_seen_is_clean() {
     );
 }
 
+/// A thread and main lock more often than the budget has events for, and then race. (gcc has functions
+/// inside functions.)
+#[test]
+fn a_race_behind_the_end_of_the_recording_is_confirmed() {
+    let body = "
+        static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        static int counter, late;
+        void *work(void *arg) {
+            for (int i = 0; i < 200000; i++) {
+                pthread_mutex_lock(&mutex);
+                counter++;
+                pthread_mutex_unlock(&mutex);
+            }
+            late = 1;
+            return arg;
+        }
+        pthread_t t;
+        pthread_create(&t, 0, work, 0);
+        work(0);
+        pthread_join(t, 0);
+        return 0;";
+    check(
+        "long",
+        body,
+        &["--budget", "5", "--kind", "race"],
+        1,
+        &["only its first 500000 events are kept", "1 confirmed"],
+    );
+}
+
 #[test]
 fn nothing_is_seen_of_a_program_without_threads() {
     check("one-thread", "return 0;", &[], 2, &["nothing was analysed"]);

@@ -1,0 +1,167 @@
+//! What a weaker memory model allows a race to do, beyond all interleavings.
+//!
+//! The program is explored by the interpreter under sequential consistency and under the model (Kasikci
+//! 2015, section 5.7). What ends or prints in a way that no interleaving does, in a run in which a read of
+//! the race returned an older value, or another read the value that the race wrote, is a consequence of the
+//! race under that model. No run on this machine has shown it, so it is only predicted.
+//!
+//! Nothing is concluded where the exploration of the interleavings is not complete: what seems to be new
+//! may be one of those that were not made.
+
+use std::collections::BTreeSet;
+
+use norns_interpret::{Decision, End, How, Input, Limits, MemoryModel, Outcome, Place, explore};
+use norns_ir::Program;
+use norns_report::{Class, Consequence, Memory};
+
+/// Runs of one exploration.
+const RUNS: usize = 20_000;
+/// Operations in one run.
+const STEPS: u64 = 5_000_000;
+
+/// A place of a race: the file, or its last components, and the line.
+pub type At = (String, u32);
+
+/// Adds to what is known of a race what the memory model allows besides, and says in a note how much was
+/// explored.
+pub fn explore_model(
+    program: &Program,
+    input: &Input,
+    race: &[At; 2],
+    memory: Memory,
+    consequence: &mut Consequence,
+) {
+    let model = match memory {
+        Memory::Sc => return,
+        Memory::Tso => MemoryModel::Tso,
+        Memory::Weak => MemoryModel::Weak,
+    };
+    let notes = &mut consequence.evidence.notes;
+    let explored = |memory| {
+        let how = How {
+            memory,
+            limits: Limits {
+                runs: RUNS,
+                steps: STEPS,
+                // What no interleaving shows is said of all of them, however often a thread is interrupted.
+                preemptions: match memory {
+                    MemoryModel::SequentiallyConsistent => u32::MAX,
+                    MemoryModel::Tso | MemoryModel::Weak => Limits::default().preemptions,
+                },
+                ..Limits::default()
+            },
+            ..How::default()
+        };
+        explore(program, input, &how)
+    };
+    let usual = explored(MemoryModel::SequentiallyConsistent);
+    if let Some(reason) = gave_up(&usual.outcomes) {
+        notes.push(format!("the interpreter gave up: {reason}"));
+        return;
+    }
+    if !usual.is_complete {
+        let runs = usual.runs;
+        notes.push(format!(
+            "memory model {}: not decided, since {runs} interpreted runs are not all interleavings",
+            memory.name()
+        ));
+        return;
+    }
+    let known: BTreeSet<Seen> = usual.outcomes.iter().map(seen).collect();
+    let weak = explored(model);
+    if let Some(reason) = gave_up(&weak.outcomes) {
+        notes.push(format!("the interpreter gave up: {reason}"));
+        return;
+    }
+    let mut new: Vec<(Class, &Outcome)> = { weak.outcomes.iter() }
+        .filter(|outcome| !known.contains(&seen(outcome)) && is_of(outcome, race))
+        .map(|outcome| (class(&outcome.end), outcome))
+        .collect();
+    new.sort_by_key(|(class, _)| *class);
+    let extent = match weak.is_complete {
+        true => format!("all {} runs within its bounds", weak.runs),
+        false => format!("{} runs", weak.runs),
+    };
+    let name = memory.name();
+    match new.first() {
+        Some((class, outcome)) if *class < consequence.class => {
+            consequence.class = *class;
+            consequence.memory = memory;
+            consequence.evidence.predicted = Some(described(outcome));
+        }
+        Some(_) => {}
+        None => notes.push(format!(
+            "the memory model {name} allows nothing more ({extent} interpreted)"
+        )),
+    }
+}
+
+/// What tells two outcomes apart: the end and what was written.
+type Seen = (String, Vec<u8>);
+
+fn seen(outcome: &Outcome) -> Seen {
+    (outcome.end.to_string(), outcome.output())
+}
+
+fn gave_up(outcomes: &[Outcome]) -> Option<&str> {
+    outcomes.iter().find_map(|outcome| match &outcome.end {
+        End::GaveUp(reason) => Some(reason.as_str()),
+        _ => None,
+    })
+}
+
+fn class(end: &End) -> Class {
+    match end {
+        End::Exited(_) | End::OutOfSteps | End::GaveUp(_) => Class::OutputDiffers,
+        End::Signal(_)
+        | End::AssertFailed { .. }
+        | End::MemoryError(_)
+        | End::Deadlock(_)
+        | End::EndlessLoop => Class::SpecViolated,
+    }
+}
+
+/// Whether a read of the race returned something in this run that it returns in no interleaving.
+fn is_of(outcome: &Outcome, race: &[At; 2]) -> bool {
+    outcome.decisions.iter().any(|decision| match decision {
+        Decision::ReadOld {
+            place, written_at, ..
+        } => {
+            let mut places = place.iter().chain(written_at);
+            places.any(|place| is_at(place, race))
+        }
+        Decision::Switched { .. } | Decision::Flushed { .. } => false,
+    })
+}
+
+fn is_at(place: &Place, race: &[At; 2]) -> bool {
+    let same = |file: &str| {
+        let (long, short) = match place.file.len() >= file.len() {
+            true => (place.file.as_str(), file),
+            false => (file, place.file.as_str()),
+        };
+        let rest = long.strip_suffix(short);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+    };
+    race.iter()
+        .any(|(file, line)| place.line == *line && same(file))
+}
+
+/// How the run ended, and which reads returned older values.
+fn described(outcome: &Outcome) -> String {
+    let mut text = outcome.end.to_string();
+    for decision in &outcome.decisions {
+        if let Decision::ReadOld {
+            place: Some(place),
+            value,
+            ..
+        } = decision
+        {
+            text += &format!(
+                "; {}:{} read the older value {value}",
+                place.file, place.line
+            );
+        }
+    }
+    text
+}

@@ -1,0 +1,488 @@
+//! `norns classify ID`, and `check --classify`: what does a race do to the program?
+
+mod program;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use norns_classify::conclude::{self, conclude};
+use norns_classify::models;
+use norns_classify::{Found, Options, Order, Program as _, Race, Shown, Unclassified};
+use norns_interpret::Input;
+use norns_model::NotAnalysed;
+use norns_replay::{Constraint, Disturbance, Ended, ForFailure, How, Program, Proof};
+use norns_report::kind::Group;
+use norns_report::{
+    Class, Consequence, Finding, Findings, Memory, Place, Status, Verdict, bug_events,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::check::saved;
+use crate::check::witness::SavedWitness;
+use crate::deadline::Deadline;
+use crate::progress::Stage;
+use crate::runs::{Run, Scope};
+use crate::{replay, scan, sketch};
+use program::Executions;
+
+#[derive(clap::Args)]
+#[command(after_help = "Exit status: 0 the race has a class, 2 Norns could not do its job.")]
+pub struct Arguments {
+    /// The finding's id, or its beginning
+    id: String,
+    #[command(flatten)]
+    executions: ExecutionArguments,
+    /// Seconds that the executions may take
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    budget: u64,
+    /// Seconds that one execution may take; longer is an endless one
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    time_limit: u64,
+    #[command(flatten)]
+    scope: Scope,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// How much is executed for each race.
+#[derive(Clone, Copy, clap::Args)]
+pub struct ExecutionArguments {
+    /// With how many schedules before a race each of its orders is executed
+    #[arg(long, default_value_t = 5, value_name = "NUMBER")]
+    paths: u32,
+    /// How many schedules after the race each of these gets
+    #[arg(long, default_value_t = 2, value_name = "NUMBER")]
+    schedules: u32,
+    /// Also interpret the program under this memory model: what only a weaker one than sequential
+    /// consistency shows is predicted. Needs the sources, or a program built with NORNS_BITCODE=1
+    #[arg(long, value_enum, default_value_t = MemoryName::Sc, value_name = "MODEL")]
+    memory: MemoryName,
+}
+
+/// A memory model, as a word of the command line.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MemoryName {
+    /// Sequential consistency: interleavings
+    Sc,
+    /// Total store order, as x86 has it
+    Tso,
+    /// Reads may return any write that happens-before does not rule out
+    Weak,
+}
+
+impl MemoryName {
+    fn memory(self) -> Memory {
+        match self {
+            MemoryName::Sc => Memory::Sc,
+            MemoryName::Tso => Memory::Tso,
+            MemoryName::Weak => Memory::Weak,
+        }
+    }
+}
+
+impl ExecutionArguments {
+    fn options(self) -> Options {
+        Options {
+            paths: self.paths,
+            schedules: self.schedules,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// The class that makes `check` fail, as a word of the command line.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ClassName {
+    SpecViolated,
+    OutputDiffers,
+    SingleOrdering,
+    Harmless,
+}
+
+impl ClassName {
+    pub fn class(self) -> Class {
+        match self {
+            ClassName::SpecViolated => Class::SpecViolated,
+            ClassName::OutputDiffers => Class::OutputDiffers,
+            ClassName::SingleOrdering => Class::SingleOrdering,
+            ClassName::Harmless => Class::Harmless,
+        }
+    }
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let (run, finding) = Run::with_finding(&arguments.id, arguments.scope)?;
+    if finding.kind.group() != Group::Race {
+        bail!(
+            "{} is no race but a {}: only races have two orders",
+            finding.id,
+            finding.kind.definition().words
+        );
+    }
+    norns_replay::catch_interrupts();
+    let program = saved::load(&run)?;
+    let mut findings = run.findings()?;
+    let id = finding.id.clone();
+    let holds = |one: &&mut Finding| one.with_variants().any(|variant| variant.id == id);
+    let Some(found) = findings.findings.iter_mut().find(holds) else {
+        bail!("run {} has no finding {id} any more", run.number);
+    };
+    let classifier = Classifier {
+        run: &run,
+        program: &program,
+        arguments: arguments.executions,
+        limit: Duration::from_secs(arguments.time_limit),
+    };
+    let deadline = Deadline::after(Duration::from_secs(arguments.budget));
+    let reasons = classifier.classify(&mut [found], &deadline)?;
+    let Some(consequence) = found.consequence.clone() else {
+        let reason = reasons.into_iter().next();
+        bail!("cannot classify {}", reason.unwrap_or(id));
+    };
+    run.save("findings.json", &findings)?;
+    match arguments.format {
+        Format::Json => {
+            let answer = json!({"format": FORMAT, "id": id, "consequence": consequence});
+            println!("{}", serde_json::to_string_pretty(&answer)?);
+        }
+        Format::Text => {
+            println!("{id}: {}", consequence.words());
+            println!("  {}", consequence.sentence());
+            for note in &consequence.evidence.notes {
+                println!("  {note}");
+            }
+            println!("either order again: norns replay {id} --order 1-2 (or 2-1)");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives every race of a check that was shown its class, in the time that is left.
+pub fn classify_all(
+    run: &Run,
+    program: &Program,
+    arguments: ExecutionArguments,
+    limit: Duration,
+    deadline: &Deadline,
+    findings: &mut Findings,
+) -> Result<()> {
+    let is_race = |finding: &&mut Finding| {
+        let is_shown = match finding.status {
+            Status::Confirmed | Status::OrderedBySpinLoop => true,
+            Status::Predicted => false,
+        };
+        is_shown && finding.kind.group() == Group::Race
+    };
+    let mut races: Vec<&mut Finding> = findings.findings.iter_mut().filter(is_race).collect();
+    let classifier = Classifier {
+        run,
+        program,
+        arguments,
+        limit,
+    };
+    let reasons = classifier.classify(&mut races, deadline)?.into_iter();
+    (findings.not_analysed).extend(reasons.map(|problem| NotAnalysed::Class { problem }));
+    findings.sort_by_class();
+    Ok(())
+}
+
+/// Executes the orders of the races of one run.
+struct Classifier<'a> {
+    run: &'a Run,
+    program: &'a Program,
+    arguments: ExecutionArguments,
+    /// For one execution.
+    limit: Duration,
+}
+
+impl Classifier<'_> {
+    /// Classifies findings and their variants; a finding gets the worst class of these. Returns why those
+    /// without a class have none.
+    fn classify(&self, findings: &mut [&mut Finding], deadline: &Deadline) -> Result<Vec<String>> {
+        let mut all: Vec<(usize, Option<usize>)> = Vec::new();
+        for (at, finding) in findings.iter().enumerate() {
+            all.push((at, None));
+            all.extend((0..finding.variants.len()).map(|variant| (at, Some(variant))));
+        }
+        let stage = Stage::begin("executing both orders");
+        let mut reasons = Vec::new();
+        let mut executed: Vec<(usize, Option<usize>, Found)> = Vec::new();
+        for (done, &(at, variant)) in all.iter().enumerate() {
+            stage.now(|| {
+                format!(
+                    "executing both orders of race {} of {}",
+                    done + 1,
+                    all.len()
+                )
+            });
+            let own = &*findings[at];
+            let id = variant.map_or(&own.id, |variant| &own.variants[variant].id);
+            let share = deadline.left() / (all.len() - done) as u32;
+            let shown = shown(own);
+            match self.execute(id, shown, Deadline::after(share))? {
+                Ok(found) => executed.push((at, variant, found)),
+                Err(reason) => reasons.push(format!("{id}: {reason}")),
+            }
+        }
+        drop(stage);
+        let objects: Vec<Option<String>> = { executed.iter() }
+            .map(|(at, _, _)| findings[*at].object.clone())
+            .collect();
+        let races: Vec<conclude::Race> = { executed.iter().zip(&objects) }
+            .map(|((_, _, found), object)| conclude::Race {
+                object: object.as_deref(),
+                executions: &found.executions,
+            })
+            .collect();
+        let folder = format!("{}/", self.run.about()?.folder.display());
+        let mut interpreted =
+            Interpreted::new(self.run, self.program, self.arguments.memory.memory());
+        for ((at, variant, found), judged) in executed.iter().zip(conclude(&races)) {
+            let finding = &mut *findings[*at];
+            let mut consequence = match judged {
+                Ok(consequence) => consequence,
+                Err(Unclassified(reason)) => {
+                    let id = variant.map_or(&finding.id, |one| &finding.variants[one].id);
+                    reasons.push(format!("{id}: {reason}"));
+                    continue;
+                }
+            };
+            for seen in &mut consequence.evidence.orders {
+                seen.failure = seen.failure.as_ref().map(|what| what.replace(&folder, ""));
+            }
+            let own = variant.map_or(&*finding, |variant| &finding.variants[variant]);
+            interpreted.add(&own.places, &mut consequence);
+            if found.is_over {
+                let note = "the time was up before all executions were made";
+                consequence.evidence.notes.push(note.into());
+            }
+            if let Some(variant) = variant {
+                finding.variants[*variant].consequence = Some(consequence.clone());
+            }
+            let is_worse = |known: &Consequence| consequence.class < known.class;
+            if finding.consequence.as_ref().is_none_or(is_worse) || variant.is_none() {
+                finding.consequence = Some(consequence);
+            }
+        }
+        Ok(reasons)
+    }
+
+    fn execute(&self, id: &str, shown: Shown, deadline: Deadline) -> Result<Result<Found, String>> {
+        let (race, trace) = match race(self.run, id)? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let mut executions = Executions::new(self.run, self.program, &trace, self.limit, deadline)?;
+        let found =
+            norns_classify::classify(&mut executions, &race, shown, self.arguments.options())?;
+        let saved = SavedOrders::of(found.examples);
+        self.run.save(&format!("{id}.orders.json"), &saved)?;
+        Ok(Ok(found))
+    }
+}
+
+/// The program of a run as the interpreter takes it, read when it is first needed.
+struct Interpreted<'a> {
+    run: &'a Run,
+    program: &'a Program,
+    memory: Memory,
+    read: Option<Result<(norns_ir::Program, Input), String>>,
+}
+
+impl<'a> Interpreted<'a> {
+    fn new(run: &'a Run, program: &'a Program, memory: Memory) -> Self {
+        Self {
+            run,
+            program,
+            memory,
+            read: None,
+        }
+    }
+
+    /// Adds what the memory model lets the race of these places do.
+    fn add(&mut self, places: &[Place], consequence: &mut Consequence) {
+        let [first, second] = places else {
+            return;
+        };
+        if self.memory == Memory::Sc || consequence.class == Class::SpecViolated {
+            return;
+        }
+        let read = || read(self.run, self.program).map_err(|error| format!("{error:#}"));
+        match self.read.get_or_insert_with(read) {
+            Ok((program, input)) => {
+                let at = |place: &Place| (place.file.clone(), place.line);
+                let race = [at(first), at(second)];
+                models::explore_model(program, input, &race, self.memory, consequence);
+            }
+            Err(error) => {
+                let note = format!(
+                    "memory model {}: not looked at: {error}",
+                    self.memory.name()
+                );
+                consequence.evidence.notes.push(note);
+            }
+        }
+    }
+}
+
+/// The code of the program of a run, and its input.
+fn read(run: &Run, program: &Program) -> Result<(norns_ir::Program, Input)> {
+    let about = run.about()?;
+    let file = [PathBuf::from(&program.command[0])];
+    let files = match about.sources.as_slice() {
+        [] => &file[..],
+        sources => sources,
+    };
+    let mut code = scan::read(files, &[])?;
+    code.promote_locals();
+    let words = program.command.iter();
+    let input = Input {
+        arguments: words.map(|word| word.as_bytes().to_vec()).collect(),
+        standard_input: match &program.input {
+            norns_replay::Input::Kept(path) | norns_replay::Input::File { path, .. } => {
+                fs::read(path).with_context(|| format!("cannot read {}", path.display()))?
+            }
+            _ => Vec::new(),
+        },
+        ..Input::default()
+    };
+    Ok((code, input))
+}
+
+/// What the check has shown of a race.
+fn shown(finding: &Finding) -> Shown {
+    let stopped = Proof::BothHeld.describe();
+    let by = match &finding.verdict {
+        Some(Verdict::Confirmed(by) | Verdict::Observed(by)) => by.as_str(),
+        _ => "",
+    };
+    Shown {
+        is_confirmed: finding.status == Status::Confirmed,
+        both_orders: by.contains(stopped),
+    }
+}
+
+/// The race of a finding, and the file of the trace that has it; or why it cannot be executed.
+fn race(run: &Run, id: &str) -> Result<Result<(Race, PathBuf), String>> {
+    let Ok(kept) = run.load::<SavedWitness>(&format!("{id}.witness.json")) else {
+        return Ok(Err("no schedule was kept of it".into()));
+    };
+    let path = run.path(&kept.trace);
+    let (trace, _) = norns_trace::read_understood(&path)?;
+    let Some(witness) = kept.witness() else {
+        return Ok(Err("its schedule is damaged".into()));
+    };
+    Ok(match bug_events(&trace, &witness.bug)[..] {
+        [first, second] => Ok((Race::of(&trace, [first, second]), path)),
+        _ => Err("it is not about two accesses".into()),
+    })
+}
+
+/// `norns replay --order`: runs the program once more with the order, and shows what it prints.
+pub fn again(
+    run: &Run,
+    finding: &Finding,
+    program: &Program,
+    order: Order,
+    arguments: &replay::Arguments,
+) -> Result<ExitCode> {
+    let id = &finding.id;
+    let Ok(saved) = run.load::<SavedOrders>(&format!("{id}.orders.json")) else {
+        bail!("the orders of {id} were not executed yet\n help: norns classify {id}");
+    };
+    let Some(how) = saved.how(order) else {
+        bail!("norns classify could not make this order of {id} happen");
+    };
+    let (race, trace) = match race(run, id)? {
+        Ok(found) => found,
+        Err(reason) => bail!("{id} cannot be executed: {reason}"),
+    };
+    let limit = Duration::from_secs(arguments.time_limit);
+    let mut executions = Executions::new(run, program, &trace, limit, Deadline::after(limit))?;
+    if arguments.gdb {
+        return sketch::again::debug(run, program, How::ForFailure(how));
+    }
+    replay::repeat(arguments, finding, || {
+        let executed = executions.execute(how)?;
+        if arguments.times == 1 {
+            print!("{}", executed.output);
+        }
+        let ended = executed.ended.describe();
+        let failed = !matches!(executed.ended, Ended::Exited(_));
+        let happened = [false, true].map(|every| race.order_in(&executed.trace, every, failed));
+        Ok(match happened.contains(&Some(order)) {
+            true => Ok(format!(
+                "the accesses came in this order, and the program {ended}"
+            )),
+            false => Err(format!(
+                "the accesses did not come in this order; the program {ended}"
+            )),
+        })
+    })
+}
+
+/// The version of the form.
+const FORMAT: u32 = 1;
+
+/// For each order of a race, a run in which it happened.
+#[derive(Serialize, Deserialize)]
+struct SavedOrders {
+    format: u32,
+    orders: [Option<SavedExecution>; 2],
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedExecution {
+    seed: u64,
+    stretch: u32,
+    /// The text of a `Constraint`.
+    constraint: Option<String>,
+}
+
+impl SavedOrders {
+    fn of(examples: [Option<ForFailure>; 2]) -> Self {
+        let saved = |how: ForFailure| {
+            let (seed, stretch) = match how.disturbance {
+                Disturbance::Turns { seed, stretch } => (seed, stretch),
+                Disturbance::Nothing | Disturbance::Delays { .. } => return None,
+            };
+            let constraint = how.constraint.map(|constraint| {
+                let mut text = String::new();
+                let _ = constraint.encode(&mut text);
+                text
+            });
+            Some(SavedExecution {
+                seed,
+                stretch,
+                constraint,
+            })
+        };
+        Self {
+            format: FORMAT,
+            orders: examples.map(|example| example.and_then(saved)),
+        }
+    }
+
+    /// The run with (1) before (2), or with (2) before (1).
+    fn how(&self, order: Order) -> Option<ForFailure> {
+        let saved = self.orders[order.index()].as_ref()?;
+        Some(ForFailure {
+            disturbance: Disturbance::Turns {
+                seed: saved.seed,
+                stretch: saved.stretch,
+            },
+            constraint: saved.constraint.as_deref().and_then(Constraint::parse),
+        })
+    }
+}

@@ -1,0 +1,27 @@
+// A flag that is released and acquired hands the data over under every model.
+//
+// outputs sc: 0,0 0,2 1,2
+// outputs tso: 0,0 0,2 1,2
+// outputs weak: 0,0 0,2 1,2
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+static volatile int data;
+static atomic_int flag;
+
+static void *publish(void *unused) {
+    data = 2;
+    atomic_store_explicit(&flag, 1, memory_order_release);
+    return unused;
+}
+
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, publish, 0);
+    int seen_flag = atomic_load_explicit(&flag, memory_order_acquire);
+    int seen_data = data;
+    pthread_join(thread, 0);
+    printf("%d,%d\n", seen_flag, seen_data);
+    return 0;
+}
