@@ -1,6 +1,10 @@
-//! The programs of tests/programs, interpreted and run natively. Where the native program always does the same:
-//! every schedule of a program without a bug does that in the interpreter, too; in a program with one, some
-//! schedule does, or shows an error after which a native run may do anything.
+//! The programs of tests/programs, interpreted and run natively. The native outcome must be one that some
+//! schedule has in the interpreter, or some schedule shows an error after which a native run may do anything.
+//! No schedule of a program without a bug shows an error, and all of them do what the native program does, unless
+//! they differ among themselves.
+//!
+//! Which of its outcomes a native run has is chance, so the interpreter's are looked for until it is found: by
+//! seeds, then by an exploration. Both are the same each time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use norns_interpret::{End, How, Input, Interpreter, Limits};
+use norns_interpret::{End, How, Input, Interpreter, Limits, Outcome, explore};
 use norns_ir::FrontEnd;
 
 /// How many programs the interpreter may give up on: processes, signals, sockets, `setjmp` and others.
@@ -19,13 +23,15 @@ const LEAST_AGREE: usize = 200;
 
 const NATIVE_RUNS: usize = 3;
 const SEEDS: u64 = 4;
-/// How many schedules of a program with a bug are tried for the one that native runs take.
+/// How many seeds are tried for the schedule that native runs take, before schedules are explored.
 const MOST_SEEDS: u64 = 100;
+/// How long a native run may take, in seconds: one that the interpreter saw stuck, and any other.
+const PATIENCE: [&str; 2] = ["1", "20"];
 
 #[derive(Debug)]
 enum Verdict {
     Agrees,
-    /// Native runs differ from each other.
+    /// Native runs, or schedules without a bug, differ from each other.
     Varies,
     /// The native run takes long, and no schedule of the interpreter is stuck.
     TakesLong,
@@ -63,9 +69,9 @@ fn programs() -> Vec<(String, PathBuf)> {
 }
 
 /// The output and the exit status, or 128 and the signal, of a native run; `None` if it takes too long.
-fn native(program: &Path, folder: &Path) -> Option<(Vec<u8>, i32)> {
+fn native(program: &Path, folder: &Path, patience: &str) -> Option<(Vec<u8>, i32)> {
     let output = Command::new("timeout")
-        .args(["-s", "KILL", "1"])
+        .args(["-s", "KILL", patience])
         .arg(program)
         .current_dir(folder)
         .stdin(Stdio::null())
@@ -83,27 +89,11 @@ fn native(program: &Path, folder: &Path) -> Option<(Vec<u8>, i32)> {
 /// What the interpreter sees of a program under one schedule.
 enum Interpreted {
     Ended((Vec<u8>, i32)),
-    Bug(String),
+    Bug(End),
     GaveUp(String),
 }
 
-fn interpret(interpreter: &Interpreter, seed: u64) -> Interpreted {
-    let input = Input {
-        arguments: vec![b"./program".to_vec()],
-        ..Input::default()
-    };
-    let limits = Limits {
-        steps: 50_000_000,
-        ..Limits::default()
-    };
-    let outcome = interpreter.run(
-        &input,
-        &How {
-            seed,
-            limits,
-            ..How::default()
-        },
-    );
+fn interpreted(outcome: Outcome) -> Interpreted {
     let output = outcome.output();
     match outcome.end {
         End::GaveUp(reason) => Interpreted::GaveUp(reason),
@@ -111,28 +101,34 @@ fn interpret(interpreter: &Interpreter, seed: u64) -> Interpreted {
         End::Exited(status) => Interpreted::Ended((output, status)),
         End::Signal(signal) => Interpreted::Ended((output, 128 + signal)),
         End::AssertFailed { .. } => Interpreted::Ended((output, 128 + 6)),
-        end @ (End::MemoryError(_) | End::Deadlock(_) | End::EndlessLoop) => {
-            Interpreted::Bug(end.to_string())
-        }
+        end @ (End::MemoryError(_) | End::Deadlock(_) | End::EndlessLoop) => Interpreted::Bug(end),
     }
 }
 
-fn judge(name: &str, source: &Path, folder: &Path) -> Verdict {
-    let clang = FrontEnd::find().expect("clang is installed (apt-get install clang-19)");
-    let mut program = clang
-        .read_sources(&[source.to_owned()], &[])
-        .expect("the program compiles");
-    program.promote_locals();
-    let interpreter = Interpreter::new(&program);
-    let mut outcomes = Vec::new();
-    let mut bugs = Vec::new();
-    for seed in 0..SEEDS {
-        match interpret(&interpreter, seed) {
-            Interpreted::Ended(outcome) => outcomes.push(outcome),
-            Interpreted::Bug(bug) => bugs.push(bug),
-            Interpreted::GaveUp(reason) => return Verdict::GaveUp(reason),
+/// What the schedules that were looked at came to.
+#[derive(Default)]
+struct Seen {
+    outcomes: Vec<(Vec<u8>, i32)>,
+    bugs: Vec<End>,
+}
+
+impl Seen {
+    /// Adds a schedule; an error says why the interpreter gave up.
+    fn add(&mut self, outcome: Outcome) -> Result<(), String> {
+        match interpreted(outcome) {
+            Interpreted::Ended(outcome) => self.outcomes.push(outcome),
+            Interpreted::Bug(bug) => self.bugs.push(bug),
+            Interpreted::GaveUp(reason) => return Err(reason),
         }
+        Ok(())
     }
+
+    fn explains(&self, native: &(Vec<u8>, i32)) -> bool {
+        !self.bugs.is_empty() || self.outcomes.contains(native)
+    }
+}
+
+fn executable(source: &Path, folder: &Path) -> Option<PathBuf> {
     let executable = folder.join("program");
     let compiler = match source.extension().is_some_and(|end| end == "cpp") {
         true => "clang++-19",
@@ -146,51 +142,79 @@ fn judge(name: &str, source: &Path, folder: &Path) -> Verdict {
         .stderr(Stdio::null())
         .status()
         .expect("clang is installed (apt-get install clang-19)");
-    if !status.success() {
-        return Verdict::GaveUp("it does not link without Norns".to_owned());
+    status.success().then_some(executable)
+}
+
+fn judge(name: &str, source: &Path, folder: &Path) -> Verdict {
+    judged(name, source, folder).unwrap_or_else(Verdict::GaveUp)
+}
+
+/// An error says why the interpreter gave up.
+fn judged(name: &str, source: &Path, folder: &Path) -> Result<Verdict, String> {
+    let clang = FrontEnd::find().expect("clang is installed (apt-get install clang-19)");
+    let mut program = clang
+        .read_sources(&[source.to_owned()], &[])
+        .expect("the program compiles");
+    program.promote_locals();
+    let interpreter = Interpreter::new(&program);
+    let input = Input {
+        arguments: vec![b"./program".to_vec()],
+        ..Input::default()
+    };
+    let how = |seed| How {
+        seed,
+        limits: Limits {
+            steps: 50_000_000,
+            ..Limits::default()
+        },
+        ..How::default()
+    };
+    let mut seen = Seen::default();
+    for seed in 0..SEEDS {
+        seen.add(interpreter.run(&input, &how(seed)))?;
     }
-    let first = native(&executable, folder);
-    let more = if first.is_some() { NATIVE_RUNS - 1 } else { 0 };
-    if (0..more).any(|_| native(&executable, folder) != first) {
-        return Verdict::Varies;
-    }
-    let is_sound = name.starts_with("no_race/") || name.starts_with("no_deadlock/");
-    let is_native = |outcome: &(Vec<u8>, i32)| Some(outcome) == first.as_ref();
-    // The native schedule can be one of few.
-    let mut seeds = SEEDS..MOST_SEEDS;
-    while !is_sound && bugs.is_empty() && !outcomes.iter().any(is_native) {
-        match seeds.next().map(|seed| interpret(&interpreter, seed)) {
-            Some(Interpreted::Ended(outcome)) => outcomes.push(outcome),
-            Some(Interpreted::Bug(bug)) => bugs.push(bug),
-            Some(Interpreted::GaveUp(reason)) => return Verdict::GaveUp(reason),
-            None => break,
-        }
-    }
-    // A native run that takes long is stuck, or the machine is busy.
-    let Some(native) = &first else {
-        return match bugs.is_empty() {
+    let Some(executable) = executable(source, folder) else {
+        return Err("it does not link without Norns".to_owned());
+    };
+    let is_stuck = |end: &End| matches!(end, End::Deadlock(_) | End::EndlessLoop);
+    let patience = PATIENCE[usize::from(!seen.bugs.iter().any(is_stuck))];
+    let Some(first) = native(&executable, folder, patience) else {
+        // It is stuck, or the machine is busy.
+        return Ok(match seen.bugs.is_empty() {
             true => Verdict::TakesLong,
             false => Verdict::Agrees,
-        };
+        });
     };
-    let mut others = outcomes.iter().filter(|outcome| *outcome != native);
-    let agrees = match is_sound {
-        true => others.next().is_none(),
-        false => !bugs.is_empty() || outcomes.contains(native),
-    };
-    if !agrees {
-        let text = |(output, status): &(Vec<u8>, i32)| {
-            format!("{:?}, status {status}", String::from_utf8_lossy(output))
-        };
-        let other = outcomes.iter().find(|outcome| *outcome != native);
-        let other = other.expect("without a bug every run has an outcome");
-        return Verdict::Differs(format!("{} but natively {}", text(other), text(native)));
+    if (1..NATIVE_RUNS).any(|_| native(&executable, folder, patience).as_ref() != Some(&first)) {
+        return Ok(Verdict::Varies);
     }
-    match bugs.into_iter().next() {
-        Some(bug) if is_sound => Verdict::Differs(bug),
-        Some(bug) => Verdict::Bug(bug),
+    let mut seeds = SEEDS..MOST_SEEDS;
+    while !seen.explains(&first)
+        && let Some(seed) = seeds.next()
+    {
+        seen.add(interpreter.run(&input, &how(seed)))?;
+    }
+    if !seen.explains(&first) {
+        for outcome in explore(&program, &input, &how(0)).outcomes {
+            seen.add(outcome)?;
+        }
+    }
+    let is_sound = name.starts_with("no_race/") || name.starts_with("no_deadlock/");
+    Ok(match seen.bugs.first() {
+        Some(bug) if is_sound => Verdict::Differs(bug.to_string()),
+        Some(bug) => Verdict::Bug(bug.to_string()),
+        None if !seen.explains(&first) => {
+            let text = |(output, status): &(Vec<u8>, i32)| {
+                format!("{:?}, status {status}", String::from_utf8_lossy(output))
+            };
+            let others = seen.outcomes.iter().map(text).take(1).collect::<String>();
+            Verdict::Differs(format!("{others} but natively {}", text(&first)))
+        }
+        None if is_sound && seen.outcomes.iter().any(|outcome| *outcome != first) => {
+            Verdict::Varies
+        }
         None => Verdict::Agrees,
-    }
+    })
 }
 
 #[test]
