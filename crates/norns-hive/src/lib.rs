@@ -5,14 +5,16 @@
 //! installation of the program that takes part: the paper calls it a user site; here a site is a point of
 //! the program. `protocol` is what both sides say to each other, `candidate` how a candidate keeps its
 //! identity over rebuilds, `verdict` what follows from reports, `assignment` which task comes next, and
-//! `races` the list that people see. The same code serves `norns guard --runs`, which needs no server.
+//! `races` the list that people see, `client` how to ask a hive and `tokens` with which token. The same code serves `norns guard --runs`, which needs no server.
 #![forbid(unsafe_code)]
 
 pub mod assignment;
 pub mod candidate;
+pub mod client;
 pub mod id;
 pub mod protocol;
 pub mod races;
+pub mod tokens;
 pub mod verdict;
 
 pub use assignment::{Assignment, Attempts, Load, Standing};

@@ -319,6 +319,77 @@ pub struct RunFigures {
     pub ended: bool,
 }
 
+/// The answer to a batch: it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    pub format: u32,
+    /// How many of its reports count.
+    pub accepted: u32,
+    /// How many do not, because no such task was given to this participant, or was reported before.
+    pub refused: u32,
+    /// Whether the batch had been stored before.
+    pub known: bool,
+}
+
+/// The answer to a new build.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Added {
+    pub format: u32,
+    pub candidates: u32,
+    /// How many of them had a verdict other than unknown from an earlier build.
+    pub carried_over: u32,
+    /// The token for the sites of this program, when the program is new; it is not shown again.
+    pub site_token: Option<String>,
+}
+
+/// Everything that a hive knows of one candidate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RaceDetail {
+    pub format: u32,
+    pub race: crate::races::Race,
+    pub candidate: Candidate,
+    /// The build that the places are of: the newest that has the candidate.
+    pub build: BuildId,
+    pub context_seen: bool,
+    /// The source lines around each place.
+    pub excerpts: Vec<Excerpt>,
+    /// Reports with a race or with a failure, the first few of each build.
+    pub evidence: Vec<Evidence>,
+    /// The verdicts it had, the first first.
+    pub history: Vec<VerdictChange>,
+}
+
+/// Some lines of a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Excerpt {
+    pub file: String,
+    /// The number of the first of the lines.
+    pub first: u32,
+    pub lines: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    pub build: BuildId,
+    /// Seconds since 1970.
+    pub received: i64,
+    pub report: TaskReport,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerdictChange {
+    pub verdict: crate::verdict::Verdict,
+    /// Seconds since 1970.
+    pub at: i64,
+}
+
+/// The answer to a request that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    pub format: u32,
+    pub error: String,
+}
+
 /// Why a message is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
