@@ -5,19 +5,19 @@
 //! other memory. Operations on locks, conditions and semaphores count as writes to their object, so that
 //! the orders of a hang are found as well.
 //!
-//! Bounded: of a location the accesses of the first `DISTINCT` statements are compared with each other,
-//! of a statement the first `VALUES` different values are kept, and the widest range of an access is
-//! compared byte by byte no further than the locations that were accessed before.
+//! `memory` follows the accesses to one location, `two_locations` steps that are about two.
+//!
+//! Bounded: of a statement the first `VALUES` different values are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use norns_trace::effect::{OnCondition, OnLock, OnSemaphore};
-use norns_trace::{Access, Effect, EventIndex, Op, PlaceId, ThreadId, Touch, TouchKind, Trace};
+use norns_trace::{EventIndex, Op, PlaceId, Trace};
 use serde::{Deserialize, Serialize};
 
+use crate::memory::{Memory, One, Seen};
 use crate::steps::is_failure;
+use crate::two_locations::TwoLocations;
 
-const DISTINCT: usize = 64;
 const VALUES: usize = 64;
 
 /// A place of the program.
@@ -90,7 +90,7 @@ impl Pattern {
         }
     }
 
-    fn of_two(first: bool, second: bool) -> Option<Pattern> {
+    pub(crate) fn of_two(first: bool, second: bool) -> Option<Pattern> {
         match (first, second) {
             (true, true) => Some(Pattern::WW),
             (true, false) => Some(Pattern::WR),
@@ -100,7 +100,7 @@ impl Pattern {
     }
 
     /// The other patterns of three accesses can be put in sequence.
-    fn of_three(first: bool, other: bool, last: bool) -> Option<Pattern> {
+    pub(crate) fn of_three(first: bool, other: bool, last: bool) -> Option<Pattern> {
         match (first, other, last) {
             (false, true, false) => Some(Pattern::RWR),
             (true, true, false) => Some(Pattern::WWR),
@@ -116,8 +116,19 @@ impl Pattern {
 pub struct Order {
     pub pattern: Pattern,
     pub statements: Vec<u64>,
-    /// Whether nothing that conflicts came between.
-    pub adjacent: bool,
+    pub how: How,
+}
+
+/// How the accesses of an order belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// One came some time after the other.
+    Anywhere,
+    /// Nothing that conflicts came between.
+    Adjacent,
+    /// The first is to another location than the last.
+    TwoLocations,
 }
 
 /// The values that a statement read or wrote.
@@ -161,6 +172,7 @@ impl Facts {
             ..Facts::default()
         };
         let mut memory = Memory::default();
+        let mut accesses: Vec<(Seen, One)> = Vec::new();
         let mut values = trace.values.iter().peekable();
         for (index, event) in trace.events.iter().enumerate() {
             let index = EventIndex::from_index(index);
@@ -195,7 +207,9 @@ impl Facts {
                 event: index,
             };
             memory.access(seen, access, &mut facts);
+            accesses.push((seen, access));
         }
+        TwoLocations::of(&facts).add(&accesses, &mut facts);
         facts
     }
 
@@ -225,14 +239,14 @@ impl Facts {
         }
     }
 
-    fn order(&mut self, pattern: Option<Pattern>, accesses: &[One], adjacent: bool) {
+    pub(crate) fn order(&mut self, pattern: Option<Pattern>, accesses: &[One], how: How) {
         let Some(pattern) = pattern else {
             return;
         };
         let order = Order {
             pattern,
             statements: accesses.iter().map(|access| access.pc).collect(),
-            adjacent,
+            how,
         };
         let events = accesses.iter().map(|access| access.event.0).collect();
         self.orders.insert(order, events);
@@ -255,192 +269,6 @@ pub fn signed(bytes: &[u8]) -> Option<i64> {
     word[..bytes.len()].copy_from_slice(bytes);
     let shift = 64 - 8 * bytes.len() as u32;
     Some((i64::from_le_bytes(word) << shift) >> shift)
-}
-
-/// What an operation does to memory, or to an object that lies there.
-#[derive(Clone, Copy)]
-struct Seen {
-    access: Access,
-    writes: bool,
-    life: Life,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Life {
-    GoesOn,
-    Begins,
-    Ends,
-}
-
-impl Seen {
-    fn of(trace: &Trace, op: Op) -> Option<Seen> {
-        let at = |object| Seen {
-            access: Access {
-                address: trace.object(object).address,
-                size: 1,
-            },
-            writes: true,
-            life: Life::GoesOn,
-        };
-        match op.effect() {
-            Effect::Memory(touch) => Some(Seen::of_touch(touch)),
-            Effect::Lock(object, OnLock::Acquire(_)) => Some(at(object)),
-            Effect::Condition(object, OnCondition::Signal | OnCondition::Broadcast) => {
-                Some(at(object))
-            }
-            Effect::Semaphore(object, OnSemaphore::Wait | OnSemaphore::Post) => Some(at(object)),
-            Effect::Thread(_)
-            | Effect::Lock(..)
-            | Effect::Once(..)
-            | Effect::Condition(..)
-            | Effect::Barrier(..)
-            | Effect::Semaphore(..)
-            | Effect::Channel(..)
-            | Effect::Local => None,
-        }
-    }
-
-    fn of_touch(touch: Touch) -> Seen {
-        Seen {
-            access: touch.access,
-            writes: touch.writes,
-            life: match touch.kind {
-                TouchKind::Allocate => Life::Begins,
-                TouchKind::Free => Life::Ends,
-                TouchKind::Plain
-                | TouchKind::Atomic
-                | TouchKind::Use
-                | TouchKind::Destroy
-                | TouchKind::Initialise => Life::GoesOn,
-            },
-        }
-    }
-}
-
-/// One access of a thread.
-#[derive(Clone, Copy)]
-struct One {
-    thread: ThreadId,
-    pc: u64,
-    writes: bool,
-    event: EventIndex,
-}
-
-/// The accesses of a run, by address.
-#[derive(Default)]
-struct Memory {
-    locations: BTreeMap<u64, Location>,
-    /// Blocks that were freed: their first byte, the byte behind them, and who freed them.
-    freed: BTreeMap<u64, (u64, One)>,
-}
-
-#[derive(Default)]
-struct Location {
-    /// The first access of each statement and thread.
-    earlier: Vec<One>,
-    last_write: Option<One>,
-    /// The last access of each thread, and what others have done since.
-    last: BTreeMap<ThreadId, (One, Vec<One>)>,
-}
-
-impl Memory {
-    fn access(&mut self, seen: Seen, one: One, facts: &mut Facts) {
-        let Access { address, size } = seen.access;
-        let end = address + u64::from(size);
-        if seen.life == Life::Begins {
-            self.forget(address, end);
-            return;
-        }
-        if seen.life == Life::Ends {
-            for (_, location) in self.locations.range_mut(address..end) {
-                location.access(one, facts);
-            }
-            self.freed.insert(address, (end, one));
-            return;
-        }
-        let freed = self.freed.range(..=address).next_back();
-        let freed = freed.filter(|(_, (end, _))| address < *end);
-        let freed = freed.map(|(_, (_, one))| *one);
-        let location = self.locations.entry(address).or_insert_with(|| {
-            let mut location = Location::default();
-            if let Some(freed) = freed {
-                location.access(freed, facts);
-            }
-            location
-        });
-        location.access(one, facts);
-    }
-
-    /// The bytes belong to a new block.
-    fn forget(&mut self, address: u64, end: u64) {
-        let old: Vec<u64> = self
-            .locations
-            .range(address..end)
-            .map(|(&at, _)| at)
-            .collect();
-        for at in old {
-            self.locations.remove(&at);
-        }
-        let before = self.freed.range(..end).rev().take(DISTINCT);
-        let old: Vec<u64> = before
-            .filter(|(_, (until, _))| *until > address)
-            .map(|(&at, _)| at)
-            .collect();
-        for at in old {
-            self.freed.remove(&at);
-        }
-    }
-}
-
-impl Location {
-    fn access(&mut self, one: One, facts: &mut Facts) {
-        let is_first = facts.first.get(&one.pc) == Some(&one.event.0);
-        for earlier in &self.earlier {
-            if earlier.thread != one.thread && earlier.pc != one.pc {
-                let pattern = Pattern::of_two(earlier.writes, one.writes);
-                if let Some(pattern) = pattern.filter(|_| is_first) {
-                    facts.before_first.insert((pattern, earlier.pc, one.pc));
-                }
-                facts.order(pattern, &[*earlier, one], false);
-            }
-        }
-        let is_known = |known: &One| {
-            known.thread == one.thread && known.pc == one.pc && known.writes == one.writes
-        };
-        if self.earlier.len() < DISTINCT && !self.earlier.iter().any(is_known) {
-            self.earlier.push(one);
-        }
-        if let Some(write) = self.last_write
-            && write.thread != one.thread
-            && write.pc != one.pc
-        {
-            facts.order(Pattern::of_two(true, one.writes), &[write, one], true);
-        }
-        if one.writes {
-            self.last_write = Some(one);
-        }
-        if let Some((mine, between)) = self.last.get(&one.thread) {
-            for other in between {
-                let pattern = Pattern::of_three(mine.writes, other.writes, one.writes);
-                facts.order(pattern, &[*mine, *other, one], true);
-            }
-            // What the other thread did after this one's read and before its write.
-            if one.writes
-                && let Some(other) = between.first()
-                && !mine.writes
-                && mine.pc != other.pc
-            {
-                facts.order(Pattern::of_two(false, other.writes), &[*mine, *other], true);
-            }
-        }
-        for (thread, (_, between)) in &mut self.last {
-            let is_new = |known: &One| known.pc != one.pc || known.writes != one.writes;
-            if *thread != one.thread && between.len() < DISTINCT && between.iter().all(is_new) {
-                between.push(one);
-            }
-        }
-        self.last.insert(one.thread, (one, Vec::new()));
-    }
 }
 
 /// Maps whose keys JSON does not allow, as lists of pairs.

@@ -15,12 +15,14 @@
 pub mod facts;
 pub mod failure;
 pub mod found;
+mod memory;
 pub mod predictor;
 pub mod proof;
 pub mod search;
 pub mod slice;
 pub mod steps;
 pub mod tracking;
+mod two_locations;
 
 pub use facts::{Facts, Pattern, Statement};
 pub use failure::{Failure, FailureKind, Signs};

@@ -2,12 +2,12 @@
 //!
 //! Of facts that predict equally well the simplest explanation comes first. An order between two
 //! statements that no good run has, not even with other accesses between, needs no atomic step to explain
-//! it; a pattern of three comes before an order that good runs have as well, if less closely; then
-//! branches, then values, which are often what the failure looks like and not why it comes.
+//! it; a pattern of three comes before an order that good runs have as well, if less closely; then steps about
+//! two locations, then branches, then values, which are often what the failure looks like and not why it comes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::{Facts, Order, Pattern};
+use crate::facts::{Facts, How, Order, Pattern};
 use crate::slice::Slice;
 
 /// Precision counts twice as much as recall.
@@ -44,6 +44,8 @@ pub enum Form {
     Early,
     /// Nothing that conflicts came between.
     Adjacent,
+    /// The first is to another location than the last.
+    TwoLocations,
 }
 
 /// What is true of a value.
@@ -133,10 +135,14 @@ impl Predictor {
                 form: Form::Anywhere | Form::Early,
                 ..
             } => 0,
+            Fact::Order {
+                form: Form::TwoLocations,
+                ..
+            } => 3,
             Fact::Order { statements, .. } if statements.len() == 3 => 1,
             Fact::Order { .. } => 2,
-            Fact::Branch { .. } => 3,
-            Fact::Value { .. } => 4,
+            Fact::Branch { .. } => 4,
+            Fact::Value { .. } => 5,
         }
     }
 }
@@ -157,7 +163,7 @@ impl Fact {
                 statements,
                 form,
             } => match form {
-                Form::Anywhere | Form::Adjacent => facts
+                Form::Anywhere | Form::Adjacent | Form::TwoLocations => facts
                     .orders
                     .contains_key(&order(*pattern, statements, *form)),
                 Form::Early => {
@@ -237,7 +243,11 @@ fn order(pattern: Pattern, statements: &[u64], form: Form) -> Order {
     Order {
         pattern,
         statements: statements.to_vec(),
-        adjacent: form == Form::Adjacent,
+        how: match form {
+            Form::Anywhere | Form::Early => How::Anywhere,
+            Form::Adjacent => How::Adjacent,
+            Form::TwoLocations => How::TwoLocations,
+        },
     }
 }
 
@@ -256,9 +266,10 @@ pub fn rank(
             candidates.insert(Fact::Order {
                 pattern: order.pattern,
                 statements: order.statements.clone(),
-                form: match order.adjacent {
-                    true => Form::Adjacent,
-                    false => Form::Anywhere,
+                form: match order.how {
+                    How::Anywhere => Form::Anywhere,
+                    How::Adjacent => Form::Adjacent,
+                    How::TwoLocations => Form::TwoLocations,
                 },
             });
         }

@@ -7,7 +7,8 @@ use norns_trace::{
 };
 
 /// A run in one line: `1r10` is thread 1 that reads the location `x` at line 10, `2w20=5` thread 2 that
-/// writes 5 to it at line 20; `+` allocates the location anew and `-` frees it.
+/// writes 5 to it at line 20; `R` and `W` access another location, `m` reads many bytes around `x`; `+` allocates
+/// the location anew and `-` frees it.
 fn run(text: &str) -> Trace {
     let mut trace = Trace {
         accesses_ordered: true,
@@ -24,12 +25,15 @@ fn run(text: &str) -> Trace {
         let (act, value) = word.split_once('=').unwrap_or((word, ""));
         let thread = act[..1].parse().unwrap();
         let line: u32 = act[2..].parse().unwrap();
-        let access = Access {
-            address: 0x1000,
-            size: 4,
+        let (address, size) = match &act[1..2] {
+            "R" | "W" => (0x2000, 4),
+            "m" => (0xff0, 64),
+            _ => (0x1000, 4),
         };
+        let access = Access { address, size };
         let op = match &act[1..2] {
-            "r" => Op::Read(access),
+            "r" | "R" | "m" => Op::Read(access),
+            "W" => Op::Write(access),
             "w" => Op::Write(access),
             "+" => Op::Allocate(access),
             "-" => Op::Free(access),
@@ -133,6 +137,34 @@ fn memory_that_is_handed_out_again_is_other_memory() {
     let is_order = |predictor: &&Predictor| matches!(predictor.fact, Fact::Order { .. });
     assert_eq!(all.iter().find(is_order), None);
     check(&["1w3 1-4 2r6"], &["1w3 2r6 1-4"], "WR", &[4, 6]);
+}
+
+/// Two variables that are written together and read together: `r` and `w` are accesses to one of them, `R` and `W`
+/// to the other.
+#[test]
+fn a_step_about_two_variables() {
+    let good = ["1w1 1W2 2r3 2R4", "2r3 2R4 1w1 1W2"];
+    check(
+        &["2r3 1w1 1W2 2R4", "2r3 1w1 1W2 2R4"],
+        &good,
+        "RWR",
+        &[3, 2, 4],
+    );
+}
+
+/// The failing run ends before the second write.
+#[test]
+fn a_step_about_two_variables_that_is_not_finished() {
+    let good = ["1w1 1W2 2r3 2R4", "2r3 2R4 1w1 1W2", "2r3 1w1 2R4 1W2"];
+    let failing = "1w1 1W2 1w1 2r3 2R4";
+    check(&[failing, failing], &good, "WR", &[1, 4]);
+}
+
+/// `memcpy` reads all of a structure, one part of which is written elsewhere.
+#[test]
+fn an_access_to_a_part_of_a_wide_one() {
+    check(&["1m3 0w2"], &["0w2 1m3"], "RW", &[3, 2]);
+    check(&["0w2 1m3"], &["1m3 0w2"], "WR", &[2, 3]);
 }
 
 #[test]
