@@ -471,7 +471,25 @@ pub fn shown_frame(trace: &Trace, index: EventIndex) -> Option<&SourcePlace> {
     let innermost = frames.first()?;
     let own = frames.iter().find(|frame| is_own(frame));
     own.or_else(|| calling_frame(trace, index))
+        .or_else(|| frame_before_failure(trace, index))
         .or(Some(innermost))
+}
+
+/// Of a failure in code of a library, or in the runtime: where its thread was last seen in the program.
+fn frame_before_failure(trace: &Trace, index: EventIndex) -> Option<&SourcePlace> {
+    let event = trace.events[index.index()];
+    let Op::Custom(custom) = event.op else {
+        return None;
+    };
+    if trace.customs[custom as usize].name != FAILURE {
+        return None;
+    }
+    let before = trace.events[..index.index()].iter().rev();
+    let mut own = before.filter(|earlier| earlier.thread == event.thread);
+    own.find_map(|earlier| {
+        let frames = &trace.place(earlier.place).frames;
+        frames.iter().find(|frame| is_own(frame))
+    })
 }
 
 /// The innermost frame of the program itself among the callers.

@@ -239,9 +239,11 @@ fn step_row(html: &mut Markup, sketch: &Sketch, panel: &Panel, step: &Step) {
         });
         html.raw(if step.operation > 0 { " bug" } else { "" });
         html.raw(if step.moved { " moved" } else { "" });
-        html.raw("\" title=\"")
-            .text(&step.what)
-            .raw("\" data-event=\"")
+        html.raw("\" title=\"").text(&step.what);
+        if step.short_value() != step.value {
+            html.raw(" ").text(&step.value);
+        }
+        html.raw("\" data-event=\"")
             .number(step.event as usize)
             .raw("\"><i></i>");
         if step.operation > 0 {
@@ -258,7 +260,7 @@ fn step_row(html: &mut Markup, sketch: &Sketch, panel: &Panel, step: &Step) {
             html.raw("<a>").text(&step.what).raw("</a>");
         }
         if !step.value.is_empty() {
-            html.raw("<em>").text(&step.value).raw("</em>");
+            html.raw("<em>").text(&step.short_value()).raw("</em>");
         }
         html.raw("<small>")
             .text(short_place(sketch, step))

@@ -105,6 +105,21 @@ pub struct Step {
     pub pending: bool,
 }
 
+impl Step {
+    /// The value for where there is little room: of an address only its last digits.
+    pub fn short_value(&self) -> String {
+        const LAST: usize = 5;
+        let short = |value: &str| match value.strip_prefix("0x") {
+            Some(digits) if digits.len() > LAST + 1 && digits.is_ascii() => {
+                format!("0x…{}", &digits[digits.len() - LAST..])
+            }
+            _ => value.to_string(),
+        };
+        let parts: Vec<String> = self.value.split(" → ").map(short).collect();
+        parts.join(" → ")
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fold {
     pub lane: usize,

@@ -10,8 +10,9 @@ use crate::sketch::{Panel, Row, Sketch, Step};
 
 pub(super) fn show_lanes(out: &mut String, sketch: &Sketch, panel: &Panel, style: Style) {
     let lanes = sketch.lanes.len();
-    let width = (WIDTH - 6) / lanes.max(1);
-    let mut head = " ".repeat(6);
+    let gutter = gutter(panel);
+    let width = (WIDTH - gutter) / lanes.max(1);
+    let mut head = " ".repeat(gutter);
     for lane in &sketch.lanes {
         let name = format!("{} {}", lane.thread, lane.function);
         head.push_str(&cell(safe(name.trim()), width));
@@ -35,7 +36,10 @@ pub(super) fn show_lanes(out: &mut String, sketch: &Sketch, panel: &Panel, style
             {
                 line(
                     out,
-                    format_args!("{}", arrow([from, to], lanes, width, dashed, style)),
+                    format_args!(
+                        "{}",
+                        arrow([from, to], lanes, [gutter, width], dashed, style)
+                    ),
                 );
             }
         }
@@ -49,7 +53,8 @@ pub(super) fn show_lanes(out: &mut String, sketch: &Sketch, panel: &Panel, style
                 } else {
                     " ".into()
                 };
-                write!(text, "{sign} {:>3} ", step.number)
+                let digits = gutter - 3;
+                write!(text, "{sign} {:>digits$} ", step.number)
                     .expect("writing to a string cannot fail");
                 for lane in 0..lanes {
                     if lane == step.lane {
@@ -60,7 +65,7 @@ pub(super) fn show_lanes(out: &mut String, sketch: &Sketch, panel: &Panel, style
                 }
             }
             Row::Folded(folds) => {
-                text.push_str(&" ".repeat(6));
+                text.push_str(&" ".repeat(gutter));
                 for lane in 0..lanes {
                     let words = match folds.iter().find(|fold| fold.lane == lane) {
                         Some(fold) => format!("⋮ {}", fold.what),
@@ -74,6 +79,16 @@ pub(super) fn show_lanes(out: &mut String, sketch: &Sketch, panel: &Panel, style
     }
 }
 
+/// The columns before the first lane: a sign, the number of the step, and spaces around.
+fn gutter(panel: &Panel) -> usize {
+    let numbers = panel.rows.iter().map(|row| match row {
+        Row::Step(step) => step.number,
+        Row::Folded(_) => 0,
+    });
+    let digits = numbers.max().unwrap_or(0).to_string().len();
+    3 + digits.max(3)
+}
+
 fn lane_of(panel: &Panel, row: usize) -> Option<usize> {
     match panel.rows.get(row)? {
         Row::Step(step) => Some(step.lane),
@@ -85,22 +100,22 @@ fn lane_of(panel: &Panel, row: usize) -> Option<usize> {
 fn arrow(
     [from, to]: [usize; 2],
     lanes: usize,
-    width: usize,
+    [gutter, width]: [usize; 2],
     missing: Option<Role>,
     style: Style,
 ) -> String {
     let dashed = missing.is_some();
     let (left, right) = (from.min(to), from.max(to));
-    let mut chars: Vec<char> = vec![' '; 6 + width * lanes];
+    let mut chars: Vec<char> = vec![' '; gutter + width * lanes];
     for lane in 0..lanes {
-        chars[6 + lane * width] = '│';
+        chars[gutter + lane * width] = '│';
     }
-    chars[6 + left * width..6 + right * width].fill(if dashed { '╌' } else { '─' });
-    chars[6 + from * width] = if from < to { '╰' } else { '╯' };
-    chars[6 + to * width] = '▼';
+    chars[gutter + left * width..gutter + right * width].fill(if dashed { '╌' } else { '─' });
+    chars[gutter + from * width] = if from < to { '╰' } else { '╯' };
+    chars[gutter + to * width] = '▼';
     let label = " unordered ";
     if dashed {
-        let start = 6 + left * width + (right - left) * width / 2 - label.len() / 2;
+        let start = gutter + left * width + (right - left) * width / 2 - label.len() / 2;
         for (at, c) in label.chars().enumerate() {
             chars[start + at] = c;
         }
@@ -125,12 +140,18 @@ fn step_cell(step: &Step, width: usize, alarm: Role, style: Style) -> String {
         .next()
         .filter(|_| step.place.contains(':'));
     let place = place.map(|line| format!(" :{line}")).unwrap_or_default();
-    let value = if step.value.is_empty() {
-        String::new()
-    } else {
-        format!(" {}", step.value)
+    let room =
+        |value: &str| width.saturating_sub(3 + number.len() + place.len() + value.chars().count());
+    let mut value = match step.short_value() {
+        short if short.is_empty() => short,
+        short => format!(" {short}"),
     };
-    let room = width.saturating_sub(3 + number.len() + place.len() + value.chars().count());
+    // What is done says more than an address.
+    const LEAST: usize = 10;
+    if step.value.contains("0x") && room(&value) < LEAST.min(step.what.len()) {
+        value.clear();
+    }
+    let room = room(&value);
     let what = shorten(&safe(&step.what), room);
     let plain = format!("{mark} {number}{what}{}{place}", safe(&value));
     let pad = " ".repeat(width.saturating_sub(plain.chars().count()));
