@@ -18,10 +18,14 @@ long longest;
 long errors;
 long idle;
 
+/* Nothing that a compiler could shorten. */
 static long compute(long seed) {
-    unsigned long value = (unsigned long)seed;
-    for (int i = 0; i < WORK; i++)
-        value = value * 6364136223846793005ul + 1442695040888963407ul;
+    unsigned long value = (unsigned long)seed + 1;
+    for (int i = 0; i < WORK; i++) {
+        value ^= value << 13;
+        value ^= value >> 7;
+        value ^= value << 17;
+    }
     return (long)(value >> 40);
 }
 

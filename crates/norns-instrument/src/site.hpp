@@ -4,13 +4,13 @@
 // The record is the C structure
 //
 //     struct site {
-//         uint8_t on, kind; uint16_t unused; uint32_t line; const char *file, *event; uint8_t *body;
+//         uint8_t on, kind; uint16_t passed; uint32_t line; const char *file, *event; uint8_t *body;
 //     };
 //
 // in the section `norns_sites`. The position in that section is the number of the site, which is stable for
 // one build. The byte `on` is 0 until the plan of a run switches the site on; then the program computes the
 // values and calls `__norns_site`. `event` is a name and fields, each ended by a zero byte, the last one by
-// two. A field that begins with `#` is a value that the program passes; `*`s after it say how often the
+// two. `passed` is the runtime's. A field that begins with `#` is a value that the program passes; `*`s after it say how often the
 // runtime is to dereference it, and a digit how many bytes it then reads. `body` is null, or the byte that has
 // to be set with `on`: the function has a second body for its sites (`bodies.hpp`). A zero byte stands before
 // each text, so that it can be found in the file of the program.
@@ -29,6 +29,7 @@
 #include "llvm/Transforms/Utils/BasicBlockUtils.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -54,15 +55,20 @@ enum class Kind : uint8_t {
     WaitOnce = 7,
     // A wait, or the exit of its loop, where what is waited for is tested without the mutex.
     TestUnlocked = 8,
+    // Where a branch leads to, in a tracked run.
+    Branch = 9,
+    // An access, in a tracked run; values: its address and size.
+    Read = 10,
+    Write = 11,
 };
 
 class SiteWriter {
   public:
     explicit SiteWriter(Module &module) : module(module), context(module.getContext()) {}
 
-    // Puts a site before an instruction.
+    // Puts a site before an instruction. The call of the runtime has the place of the record, or another one.
     void insert(Kind kind, Instruction *point, DebugLoc place, const std::string &text,
-                const std::vector<Value *> &values) {
+                const std::vector<Value *> &values, DebugLoc shown = DebugLoc()) {
         Type *byte = Type::getInt8Ty(context), *word = Type::getInt64Ty(context);
         PointerType *pointer = PointerType::get(context, 0);
         StringRef file = place ? cast<DIScope>(place.getScope())->getFilename() : StringRef("");
@@ -80,25 +86,21 @@ class SiteWriter {
         site->setExternallyInitialized(true);
 
         Function *function = point->getFunction();
-        Value *buffer = nullptr;
-        if (!values.empty()) {
-            IRBuilder<> entry(&*function->getEntryBlock().getFirstInsertionPt());
-            auto *slot = entry.CreateAlloca(ArrayType::get(word, values.size()), nullptr, "norns.fields");
-            ours.insert(slot);
-            buffer = slot;
-        }
+        Value *buffer = values.empty() ? nullptr : buffer_of(*function, values.size());
         IRBuilder<> builder(point);
-        builder.SetCurrentDebugLocation(place);
+        if (!shown)
+            shown = place;
+        builder.SetCurrentDebugLocation(shown);
         Instruction *is_on = test_byte(builder, site);
         Instruction *then = SplitBlockAndInsertIfThen(is_on, point, false, unlikely(context));
-        then->setDebugLoc(place);
+        then->setDebugLoc(shown);
         mine(cast<Instruction>(is_on->getOperand(0)));
         mine(is_on);
         mine(then);
         sites.push_back(site);
         tests[function].push_back({site, is_on});
         builder.SetInsertPoint(then);
-        builder.SetCurrentDebugLocation(place);
+        builder.SetCurrentDebugLocation(shown);
         for (size_t i = 0; i < values.size(); i++) {
             Value *value = values[i];
             if (value->getType()->isPointerTy())
@@ -151,6 +153,19 @@ class SiteWriter {
     std::vector<GlobalValue *> sites;
     MapVector<Function *, std::vector<SiteTest>> tests;
     std::set<const Instruction *> ours;
+    std::map<std::pair<Function *, size_t>, AllocaInst *> buffers;
+
+    // Room on the stack for so many values: what one site has put there is read before the next one comes.
+    Value *buffer_of(Function &function, size_t count) {
+        AllocaInst *&buffer = buffers[{&function, count}];
+        if (!buffer) {
+            IRBuilder<> entry(&*function.getEntryBlock().getFirstInsertionPt());
+            Type *type = ArrayType::get(Type::getInt64Ty(context), count);
+            buffer = entry.CreateAlloca(type, nullptr, "norns.fields");
+            ours.insert(buffer);
+        }
+        return buffer;
+    }
 
     Constant *string(const std::string &text) {
         Constant *bytes = ConstantDataArray::getString(context, std::string(1, 0) + text);

@@ -1,19 +1,22 @@
 // The plug-in for clang that puts sites into a program: points at which the runtime can be asked to
 // look. The orders of an aspect file say where.
 //
-// `site.hpp` has what a site is, `wait_loops.hpp` the sites of loops that wait on a condition.
+// `site.hpp` has what a site is, `wait_loops.hpp` the sites of loops that wait on a condition, `tracked.hpp` those
+// of tracked runs.
 //
 // The orders come from the file that the environment variable NORNS_ORDERS names, one a line, fields
 // separated by tabs: its number, `before` or `after`, what, target, then the event's name and fields.
 // Each order that found its target adds a line with its number to the file NORNS_ORDERS_MET, if that is
 // set; names that an order could have meant are added with `?`.
 //
-// With NORNS_WAIT_LOOPS set, loops that wait on a condition get their sites too.
+// With NORNS_WAIT_LOOPS set, loops that wait on a condition get their sites too; with NORNS_TRACK_SITES set to
+// `branches` or `accesses`, branches do, and with the second also accesses.
 //
 // The plug-in runs at the start of the pipeline, so that sites are the same at every level of
 // optimisation. Works with LLVM 15 to 19.
 
 #include "site.hpp"
+#include "tracked.hpp"
 #include "wait_loops.hpp"
 
 #include "llvm/Analysis/ValueTracking.h"
@@ -462,6 +465,8 @@ struct SitesPass : PassInfoMixin<SitesPass> {
         std::vector<Order> orders = read_orders();
         if (!orders.empty())
             Sites(module, writer, orders).run();
+        if (const char *wanted = std::getenv("NORNS_TRACK_SITES"); wanted && *wanted)
+            norns::TrackedSites(module, writer).run(StringRef(wanted) == "accesses");
         return writer.finish() ? PreservedAnalyses::none() : PreservedAnalyses::all();
     }
     static bool isRequired() { return true; }

@@ -1,12 +1,12 @@
 //! Sites: points of the program at which it can be asked to look, put there by the plug-in of
 //! `norns-instrument`, whose `site.hpp` defines the record of a site and the text of its event.
 //!
-//! The plan of the run (`NORNS_PLAN`) says which ones are on. The others sleep: the program only tests a
-//! byte where it passes one.
+//! The plan of the run (`NORNS_PLAN`) says which ones are on; of a tracked run it is another one (`track`).
+//! The others sleep: the program only tests a byte where it passes one.
 
 use core::ffi::c_char;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 use crate::control;
 use crate::interpose;
@@ -15,13 +15,16 @@ use crate::mode::{self, is_controlled, is_off, is_recording, text};
 use crate::operation::Operation;
 use crate::record;
 use crate::sys;
+use crate::track;
+use crate::wire::tracking::{Act, SiteOf};
 use crate::wire::{Code, environment, misuse, object};
 
 #[repr(C)]
 pub struct Site {
     on: AtomicU8,
     kind: u8,
-    unused: u16,
+    /// How often it was passed, as far as anybody counts.
+    passed: AtomicU16,
     line: u32,
     file: *const c_char,
     event: *const u8,
@@ -33,6 +36,60 @@ mod kind {
     pub const LOOP_EXIT: u8 = 6;
     pub const WAIT_ONCE: u8 = 7;
     pub const TEST_UNLOCKED: u8 = 8;
+    pub const BRANCH: u8 = 9;
+    pub const READ: u8 = 10;
+    pub const WRITE: u8 = 11;
+}
+
+impl Site {
+    /// What a tracked run learns from it, if it is there for that.
+    fn is_tracked(&self) -> Option<SiteOf> {
+        match self.kind {
+            kind::BRANCH => Some(SiteOf::Branch),
+            kind::READ | kind::WRITE => Some(SiteOf::Access),
+            _ => None,
+        }
+    }
+
+    /// Whether the plan of this run switches it on.
+    ///
+    /// # Safety
+    /// The site is a record of a loaded file.
+    unsafe fn is_wanted(&self) -> bool {
+        // SAFETY: the plug-in writes both texts with their zero bytes, in the same file as the record.
+        let (file, event) = unsafe { (text(self.file.cast()), text(self.event)) };
+        match self.is_tracked() {
+            Some(of) => track::wants(of, file, self.line),
+            None => !is_off() && is_planned(event),
+        }
+    }
+
+    /// Tells that a tracked run has passed it, as long as that was not told too often. `values` of an access
+    /// are its address and size.
+    fn track(&self, of: SiteOf, values: &[u64], pc: usize) {
+        let passed = self.passed.load(Ordering::Relaxed).saturating_add(1);
+        if !track::is_on() || u32::from(passed) > track::most() {
+            return;
+        }
+        // Two threads that pass at the same time may count as one.
+        self.passed.store(passed, Ordering::Relaxed);
+        if u32::from(passed) == track::most() {
+            // A loop that has read the byte already may still come here.
+            self.on.store(0, Ordering::Relaxed);
+        }
+        match (of, values) {
+            (SiteOf::Branch, _) => track::branched(pc),
+            (SiteOf::Access, &[address, size]) => {
+                let act = if self.kind == kind::WRITE {
+                    Act::Write
+                } else {
+                    Act::Read
+                };
+                track::accessed(act, address as usize, size as usize, pc);
+            }
+            (SiteOf::Access, _) => {}
+        }
+    }
 }
 
 const LONGEST_PLAN: usize = 4096;
@@ -211,10 +268,10 @@ fn waits(kind: u8, condition: usize, mutex: usize, pc: usize) {
 interpose! {
     // The sites of an executable or library, which has just been loaded.
     fn __norns_sites(start: *const Site, stop: *const Site) |pc| {
-        if !is_off() {
+        if !is_off() || track::is_on() {
             let mut site = start;
             while site < stop {
-                if is_planned(text((*site).event)) {
+                if (*site).is_wanted() {
                     (*site).on.store(1, Ordering::Relaxed);
                     if let Some(body) = (*site).body.as_ref() {
                         body.store(1, Ordering::Relaxed);
@@ -228,6 +285,10 @@ interpose! {
     // The program passes a site that is on.
     fn __norns_site(site: *const Site, count: usize, values: *const u64) |pc| {
         let site = &*site;
+        if let Some(of) = site.is_tracked() {
+            site.track(of, core::slice::from_raw_parts(values, count), pc);
+            return;
+        }
         if matches!(site.kind, kind::LOOP_EXIT | kind::WAIT_ONCE | kind::TEST_UNLOCKED) {
             let how = text(site.event.add(text(site.event).len() + 1));
             let next = text(how.as_ptr().add(how.len() + 1));

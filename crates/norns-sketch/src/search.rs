@@ -87,6 +87,7 @@ impl Run {
 }
 
 /// What was found out.
+#[derive(Debug)]
 pub struct Sketch {
     pub runs: Vec<Run>,
     /// The failures that were seen, each with how often, the most frequent first.
@@ -109,6 +110,7 @@ pub struct Sketch {
 }
 
 /// A run of which steps are shown.
+#[derive(Debug)]
 pub struct Shown {
     pub number: u32,
     pub trace: Trace,

@@ -41,7 +41,7 @@ pub use event::{
 };
 pub use item::{AccessValue, Info, Item, info};
 pub use norns_wire::{descriptor_number, misuse};
-pub use observations::{Observations, read_observations};
+pub use observations::{Observations, read_observations, read_observations_of};
 pub use reader::{
     Reader, Recording, create_raw, event_count, finish, finish_beginning, read, read_recording,
     read_understood, write,

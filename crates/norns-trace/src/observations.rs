@@ -1,16 +1,17 @@
 //! The observations of a tracked run (`norns_wire::tracking`) as a trace.
 //!
-//! A watchpoint says that an instruction accessed memory, but not how: the instruction before the program
+//! A watchpoint says that an instruction accessed memory, but not how (a site does): the instruction before the program
 //! counter of the trap is decoded from the program's file. One that reads and writes is two events. The
 //! value is the one that was there when the trap was handled. Accesses in code without lines, such as the C
 //! library's, are left out: watched memory that was freed is the allocator's.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, Register};
 use norns_wire::environment::FAILURE;
-use norns_wire::tracking::{At, OBSERVATIONS_HEADER, Observed, UNKNOWN_THREAD};
+use norns_wire::tracking::{Act, At, OBSERVATIONS_HEADER, Observed, UNKNOWN_THREAD, file_name};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use rustc_hash::FxHashMap;
 
@@ -33,6 +34,23 @@ pub struct Observations {
 
 /// Reads the file of a run; `Err` is its first line if that is not the one of this version.
 pub fn read_observations(text: &str) -> Result<Observations, String> {
+    read(text, |map| map.to_string())
+}
+
+/// The same for a run on another machine, where the program had the same name in another folder.
+pub fn read_observations_of(text: &str, program: &Path) -> Result<Observations, String> {
+    let name = program.file_name().and_then(|name| name.to_str());
+    read(text, |map| {
+        let path = map.find('/').map(|begin| map.split_at(begin));
+        match path.filter(|(_, path)| Some(file_name(path)) == name) {
+            Some((rest, _)) => format!("{rest}{}", program.display()),
+            None => map.to_string(),
+        }
+    })
+}
+
+/// `here` says which file on this machine a line of the maps means.
+fn read(text: &str, here: impl Fn(&str) -> String) -> Result<Observations, String> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let mut lines = whole.split('\n');
     let header = lines.next().unwrap_or_default();
@@ -41,11 +59,12 @@ pub fn read_observations(text: &str) -> Result<Observations, String> {
     }
     let observed: Vec<Observed> = lines.filter_map(Observed::parse).collect();
     let maps = observed.iter().filter_map(|line| match line {
-        Observed::Map(text) => Some(*text),
+        Observed::Map(text) => Some(here(text)),
         _ => None,
     });
+    let maps: Vec<String> = maps.collect();
     let mut builder = Builder {
-        symboliser: Symboliser::new(maps),
+        symboliser: Symboliser::new(maps.iter().map(String::as_str)),
         code: Code::default(),
         found: Observations::default(),
         places: FxHashMap::default(),
@@ -86,6 +105,8 @@ impl Builder {
                 Observed::Off { number } => self.found.switched_off.push(*number),
                 Observed::Thread { at, .. }
                 | Observed::Access { at, .. }
+                | Observed::Passed { at, .. }
+                | Observed::Branch { at }
                 | Observed::Freed { at, .. }
                 | Observed::Failed { at, .. } => ordered.push((at.order, line)),
             }
@@ -110,7 +131,24 @@ impl Builder {
                 address,
                 size,
                 value,
-            } => self.access(at, Access { address, size }, value),
+            } => self.access(at, Access { address, size }, None, value),
+            Observed::Passed {
+                at,
+                act,
+                address,
+                size,
+                value,
+            } => {
+                let does = Does {
+                    reads: act == Act::Read,
+                    writes: act == Act::Write,
+                };
+                self.access(at, Access { address, size }, Some(does), value);
+            }
+            Observed::Branch { at } => {
+                let custom = self.custom("branch", Vec::new());
+                self.push(at, custom);
+            }
             Observed::Freed { at, address } => {
                 // The block reaches at least to the end of what is watched in it.
                 let within = self.armed.iter().filter(|&&watched| watched >= address);
@@ -139,7 +177,8 @@ impl Builder {
         }
     }
 
-    fn access(&mut self, at: At, access: Access, value: Option<u64>) {
+    /// What a watchpoint's access does is read from the code.
+    fn access(&mut self, at: At, access: Access, does: Option<Does>, value: Option<u64>) {
         let has_line = { self.symboliser.frames(at.pc).iter() }.any(|frame| frame.line > 0);
         if !has_line {
             return;
@@ -148,7 +187,7 @@ impl Builder {
             let symbol = self.symboliser.part_at(global, access.address);
             self.symbols.insert(symbol.address, symbol);
         }
-        let does = self.code.does(&self.symboliser, at.pc);
+        let does = does.unwrap_or_else(|| self.code.does(&self.symboliser, at.pc));
         let bytes = value.map_or(Vec::new(), |value| {
             value.to_le_bytes()[..access.size.clamp(1, 8) as usize].to_vec()
         });

@@ -8,6 +8,8 @@
 //! watch NUMBER global ADDRESS SIZE          a variable of the program
 //! watch NUMBER allocated FROM TO NTH OFFSET SIZE
 //!                                           part of the nth block whose allocation was called from there
+//! site branch LINE FILE                     where a branch of this line leads to
+//! site access LINE FILE                     accesses of this line, where there are no watchpoints
 //! ```
 //!
 //! What the run saw (`environment::REPORT`):
@@ -20,6 +22,9 @@
 //! off NUMBER                                it was switched off after `most` accesses
 //! thread ORDER THREAD CHILD ORDINAL PC      a thread created its next one
 //! access ORDER THREAD PC ADDRESS SIZE VALUE a watchpoint was hit; VALUE was there after the access, or -
+//! passed ORDER THREAD PC ACT ADDRESS SIZE VALUE
+//!                                           an access (ACT: read or write) with a site, VALUE as above
+//! branch ORDER THREAD PC                    a branch with a site led there
 //! freed ORDER THREAD PC ADDRESS             a block with a watchpoint is freed
 //! failed ORDER THREAD PC HOW ADDRESS DETAIL the program fails
 //! ```
@@ -27,11 +32,12 @@
 //! Addresses of the plan are those of the program's file, all others those of the run; they are
 //! hexadecimal. Threads are the runtime's numbers, 0 is main. Lines of different threads may stand in
 //! another order than `ORDER`, by which the reader sorts them. A last line without line end is not read.
+//! Sites are those of `norns-instrument`; the folder of their file does not count.
 
 use core::fmt;
 
 use crate::environment::Failing;
-use crate::fields::Fields;
+use crate::fields::{Fields, words};
 
 pub const PLAN_HEADER: &str = "norns-plan 1";
 pub const OBSERVATIONS_HEADER: &str = "norns-observations 1";
@@ -41,9 +47,14 @@ pub const WATCHPOINTS: usize = 4;
 /// The number of a thread that the runtime does not know.
 pub const UNKNOWN_THREAD: u32 = u32::MAX;
 
+/// How many sites a plan can name.
+pub const SITES: usize = 512;
+/// A plan is shorter than this.
+pub const LONGEST_PLAN: usize = 64 * 1024;
+
 /// A line of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planned {
+pub enum Planned<'a> {
     Begin,
     Most(u32),
     /// Several lines may have the same number: whichever comes first is watched.
@@ -51,6 +62,32 @@ pub enum Planned {
         number: u32,
         target: Target,
     },
+    Site {
+        of: SiteOf,
+        line: u32,
+        file: &'a str,
+    },
+}
+
+words! {
+    /// What the sites of a line look at.
+    pub enum SiteOf {
+        Branch = "branch",
+        Access = "access",
+    }
+}
+
+words! {
+    /// What an access with a site does.
+    pub enum Act {
+        Read = "read",
+        Write = "write",
+    }
+}
+
+/// The name of a file without its folder.
+pub fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Memory that is watched.
@@ -71,7 +108,7 @@ pub enum Target {
     },
 }
 
-impl Planned {
+impl<'a> Planned<'a> {
     pub fn encode(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         match self {
             Planned::Begin => writeln!(out, "{PLAN_HEADER}"),
@@ -91,11 +128,12 @@ impl Planned {
                     "watch {number} allocated {from:x} {to:x} {nth} {offset:x} {size}"
                 ),
             },
+            Planned::Site { of, line, file } => writeln!(out, "site {} {line} {file}", of.word()),
         }
     }
 
     /// A line without its end.
-    pub fn parse(line: &str) -> Option<Self> {
+    pub fn parse(line: &'a str) -> Option<Self> {
         if line == PLAN_HEADER {
             return Some(Planned::Begin);
         }
@@ -118,6 +156,11 @@ impl Planned {
                     },
                     _ => return None,
                 },
+            },
+            "site" => Planned::Site {
+                of: SiteOf::parse(fields.word()?)?,
+                line: fields.number()?,
+                file: fields.rest()?,
             },
             _ => return None,
         };
@@ -151,6 +194,17 @@ pub enum Observed<'a> {
         size: u32,
         /// `None` if the memory could not be read.
         value: Option<u64>,
+    },
+    /// An access that was seen by a site.
+    Passed {
+        at: At,
+        act: Act,
+        address: u64,
+        size: u32,
+        value: Option<u64>,
+    },
+    Branch {
+        at: At,
     },
     Freed {
         at: At,
@@ -209,11 +263,19 @@ impl<'a> Observed<'a> {
                 value,
             } => {
                 write!(out, "access {at} {address:x} {size} ")?;
-                match value {
-                    Some(value) => writeln!(out, "{value:x}"),
-                    None => writeln!(out, "-"),
-                }
+                encode_value(*value, out)
             }
+            Observed::Passed {
+                at,
+                act,
+                address,
+                size,
+                value,
+            } => {
+                write!(out, "passed {at} {} {address:x} {size} ", act.word())?;
+                encode_value(*value, out)
+            }
+            Observed::Branch { at } => writeln!(out, "branch {at}"),
             Observed::Freed { at, address } => writeln!(out, "freed {at} {address:x}"),
             Observed::Failed {
                 at,
@@ -260,10 +322,17 @@ impl<'a> Observed<'a> {
                 at: At::parse(&mut fields)?,
                 address: fields.hexadecimal()?,
                 size: fields.number()?,
-                value: match fields.word()? {
-                    "-" => None,
-                    word => Some(crate::fields::hexadecimal(word)?),
-                },
+                value: parse_value(&mut fields)?,
+            },
+            "passed" => Observed::Passed {
+                at: At::parse(&mut fields)?,
+                act: Act::parse(fields.word()?)?,
+                address: fields.hexadecimal()?,
+                size: fields.number()?,
+                value: parse_value(&mut fields)?,
+            },
+            "branch" => Observed::Branch {
+                at: At::parse(&mut fields)?,
             },
             "freed" => Observed::Freed {
                 at: At::parse(&mut fields)?,
@@ -278,6 +347,21 @@ impl<'a> Observed<'a> {
             _ => return None,
         };
         fields.end(observed)
+    }
+}
+
+fn encode_value(value: Option<u64>, out: &mut dyn fmt::Write) -> fmt::Result {
+    match value {
+        Some(value) => writeln!(out, "{value:x}"),
+        None => writeln!(out, "-"),
+    }
+}
+
+/// `None` if the field is no value; `Some(None)` if the memory could not be read.
+fn parse_value(fields: &mut Fields) -> Option<Option<u64>> {
+    match fields.word()? {
+        "-" => Some(None),
+        word => Some(Some(crate::fields::hexadecimal(word)?)),
     }
 }
 
@@ -311,12 +395,24 @@ mod tests {
                 number: 3,
                 target: allocated,
             },
+            Planned::Site {
+                of: SiteOf::Branch,
+                line: 14,
+                file: "a b/queue.c",
+            },
         ] {
             let mut text = String::new();
             planned.encode(&mut text).expect("a string takes all");
             assert_eq!(Planned::parse(text.trim_end_matches('\n')), Some(planned));
         }
-        for wrong in ["", "norns-plan 2", "watch 1 stack 10 4", "most", "most 1 2"] {
+        for wrong in [
+            "",
+            "norns-plan 2",
+            "watch 1 stack 10 4",
+            "most",
+            "most 1 2",
+            "site loop 4 a.c",
+        ] {
             assert_eq!(Planned::parse(wrong), None, "{wrong}");
         }
     }
@@ -352,6 +448,14 @@ mod tests {
                 size,
                 value: None,
             },
+            Observed::Passed {
+                at,
+                act: Act::Write,
+                address,
+                size,
+                value: Some(7),
+            },
+            Observed::Branch { at },
             Observed::Freed { at, address },
             Observed::Failed {
                 at,

@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use norns_replay::process;
-use norns_sketch::tracking::Plan;
 use norns_trace::{Op, create_raw, read};
 use norns_wire::environment;
-use norns_wire::tracking::Target;
 
 use crate::cc::{self, Language};
+use crate::sketch::means::refusal;
 use crate::{exit, runtime_library};
 
 #[derive(clap::Args)]
@@ -374,34 +373,11 @@ fn tracing_of_children() -> Check {
 /// Whether programs may watch their own memory: a tracked run asks the kernel.
 fn watchpoints(folder: &Path) -> Check {
     let name = "watchpoints";
-    let (plan, seen) = (folder.join("plan"), folder.join("observations"));
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let paranoid = paranoid.trim();
-    // Nothing is allocated there: the watchpoint is only reserved.
-    let reserved = Plan {
-        watches: vec![vec![Target::Allocated {
-            from: 1,
-            to: 2,
-            nth: 1,
-            offset: 0,
-            size: 8,
-        }]],
-        most: 1,
-    };
-    let is_written = fs::write(&plan, reserved.text()).is_ok();
-    let runtime = runtime_library::find().unwrap_or_default();
-    let _ = Command::new("true")
-        .env(environment::MODE, environment::Mode::Track.word())
-        .env(environment::TRACK, &plan)
-        .env(environment::REPORT, &seen)
-        .env("LD_PRELOAD", &runtime)
-        .status();
-    let text = fs::read_to_string(&seen).unwrap_or_default();
-    match norns_trace::read_observations(&text) {
-        Ok(seen) if is_written && seen.refused.is_none() => {
-            good(name, format!("allowed (perf_event_paranoid is {paranoid})"))
-        }
-        _ => bad(
+    match refusal(folder) {
+        None => good(name, format!("allowed (perf_event_paranoid is {paranoid})")),
+        Some(_) => bad(
             name,
             format!("the kernel refuses them (perf_event_paranoid is {paranoid})"),
             "2 or less, and no container that forbids perf_event_open, for sketch --track",

@@ -4,6 +4,7 @@ pub mod again;
 mod code;
 mod core;
 pub mod keep;
+pub mod means;
 pub mod program;
 mod tracked;
 mod view;
@@ -23,6 +24,7 @@ use crate::check::{build, saved};
 use crate::deadline::Deadline;
 use crate::runs::Run;
 use crate::{exit, runtime_library, session, show};
+use means::Means;
 use program::Repeated;
 use tracked::Watched;
 
@@ -75,7 +77,7 @@ pub struct Arguments {
     /// Count every exit status but 0 as a failure
     #[arg(long)]
     failing_exit: bool,
-    /// Count a line of the output that contains this text as a failure
+    /// Count a line of the output, or of the client's, that contains this text as a failure
     #[arg(long, value_name = "TEXT")]
     failing_output: Option<String>,
     /// How many times the order that predicts the failure is forced, and how many times forbidden
@@ -116,7 +118,11 @@ pub fn run(mut arguments: Arguments) -> Result<ExitCode> {
         bail!("nothing to run: name C sources, or a program after --");
     }
     let run = Run::create(&arguments.sources, &arguments.command)?;
-    let mut program = program(&arguments, &run)?;
+    let mut means = match arguments.track {
+        true => Some(Means::of_kernel(&run.folder)),
+        false => None,
+    };
+    let mut program = program(&arguments, &run, means.as_mut())?;
     norns_replay::catch_interrupts();
     let deadline = Deadline::not_yet(Duration::from_secs(arguments.budget));
     let options = Options {
@@ -129,17 +135,18 @@ pub fn run(mut arguments: Arguments) -> Result<ExitCode> {
         proofs: arguments.proofs,
         core,
     };
-    let (sketch, gaps) = match arguments.track {
-        true => {
-            let mut watched = Watched::new(&arguments, &run, &mut program, deadline);
-            let (sketch, reach) = tracking::track(&mut watched, &options)?;
+    let (sketch, gaps) = match means {
+        Some(means) => {
+            let of_runs = means.of_runs();
+            let mut watched = Watched::new(&arguments, &run, &mut program, means, deadline);
+            let (sketch, reach) = tracking::track(&mut watched, of_runs, &options)?;
             let shown = [&sketch.failing, &sketch.good].into_iter().flatten();
             let shown: Vec<u32> = shown.map(|shown| shown.number).collect();
             watched.finish(&shown)?;
             let gaps = watched.gaps(reach);
             (sketch, gaps)
         }
-        false => {
+        None => {
             let mut repeated = Repeated::new(&arguments, &run, &mut program, deadline);
             let sketch = norns_sketch::sketch(&mut repeated, &options)?;
             repeated.finish(&sketch)?;
@@ -174,17 +181,24 @@ pub fn run(mut arguments: Arguments) -> Result<ExitCode> {
     })
 }
 
-/// The program to run: compiled from the sources, or as it was given.
-fn program(arguments: &Arguments, run: &Run) -> Result<Program> {
-    let compile = |file: &Path| match arguments.track {
-        true => build::build_plain(&arguments.sources, &arguments.flags, file),
-        false => build::build(&arguments.sources, &arguments.flags, file, true, None),
+/// The program to run: compiled from the sources, or as it was given. With `means` it is tracked.
+fn program(arguments: &Arguments, run: &Run, means: Option<&mut Means>) -> Result<Program> {
+    let (sources, flags) = (&arguments.sources, &arguments.flags);
+    let is_tracked = means.is_some();
+    let program = match (&sources[..], means) {
+        ([], means) => build::program_of(&arguments.command, |file| {
+            if let Some(means) = means {
+                means.find_sites(file);
+            }
+        })?,
+        (_, Some(means)) => build::compiled(run, &arguments.command, |file| {
+            means.compile(sources, flags, file)
+        })?,
+        (_, None) => build::compiled(run, &arguments.command, |file| {
+            build::build(sources, flags, file, true, None)
+        })?,
     };
-    let program = match &arguments.sources[..] {
-        [] => build::program_of(&arguments.command, |_| ())?,
-        _ => build::compiled(run, &arguments.command, compile)?,
-    };
-    let preload = match (arguments.track, &program.preload) {
+    let preload = match (is_tracked, &program.preload) {
         // What is linked with the runtime loads it anyway.
         (true, None) if !build::is_instrumented(Path::new(&program.command[0])) => {
             Some(runtime_library::find()?)

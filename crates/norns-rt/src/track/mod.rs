@@ -1,13 +1,15 @@
 //! A tracked run: the program runs as it is, and only what a plan names is looked at.
 //!
-//! After section 4.3 of Kasikci (2015): data flow is seen by hardware watchpoints (`watchpoint`). Control
-//! flow is not tracked. The mode stays off, so that all other hooks do nothing. A watchpoint on a block is
-//! set when the block is allocated, by the place that the allocation was called from.
+//! After section 4.3 of Kasikci (2015): data flow is seen by hardware watchpoints (`watchpoint`), or by sites
+//! where there are none, control flow by sites (`planned_sites`). The mode stays off, so that all other hooks
+//! do nothing. A watchpoint on a block is set when the block is allocated, by the place that the allocation
+//! was called from.
 //!
 //! Accesses of two threads that come within the few microseconds between an access and its trap can be
 //! seen in the wrong order. What the kernel or the C library does to watched memory is not seen as the
 //! program's. Not followed: child processes, and what a program does after it has asked for SIGTRAP itself.
 
+mod planned_sites;
 mod watchpoint;
 
 use core::ffi::{c_char, c_int, c_void};
@@ -19,12 +21,18 @@ use crate::record::failure;
 use crate::sites::{self, Words};
 use crate::thread::{self, Thread};
 use crate::wire::environment::{self, Failing};
-use crate::wire::tracking::{At, Observed, Planned, Target, UNKNOWN_THREAD, WATCHPOINTS};
+use crate::wire::tracking::{
+    Act, At, LONGEST_PLAN, Observed, Planned, Target, UNKNOWN_THREAD, WATCHPOINTS,
+};
 use crate::{attach, interpose, mode, sys};
+
+pub use planned_sites::wants;
 
 static ON: AtomicBool = AtomicBool::new(false);
 /// The next number in the order of what is seen.
 static ORDER: AtomicU64 = AtomicU64::new(0);
+/// Of how many accesses through one watchpoint, and passages of one site, the run tells.
+static MOST: AtomicU32 = AtomicU32::new(u32::MAX);
 /// What is added to an address of the program's file.
 static BIAS: AtomicUsize = AtomicUsize::new(0);
 
@@ -37,7 +45,6 @@ const PLACES: usize = 64;
 const STACK: usize = 48;
 /// So many for the call of a function of a library that fails.
 const FAILING_STACK: usize = 512;
-const LONGEST_PLAN: usize = 16 * 1024;
 
 /// A block that is to be watched when it is allocated.
 struct Awaited {
@@ -70,6 +77,10 @@ static BLOCKS: [AtomicUsize; WATCHPOINTS] = [const { AtomicUsize::new(0) }; WATC
 #[inline(always)]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
+}
+
+pub fn most() -> u32 {
+    MOST.load(Ordering::Relaxed)
 }
 
 /// Reads the plan and sets its watchpoints.
@@ -105,8 +116,9 @@ pub unsafe fn begin(variables: *const *const c_char) {
     for planned in lines.filter_map(Planned::parse) {
         match planned {
             Planned::Begin => {}
-            Planned::Most(most) => watchpoint::set_most(most),
+            Planned::Most(most) => MOST.store(most, Ordering::Relaxed),
             Planned::Watch { number, target } => watch(number as usize, target),
+            Planned::Site { of, line, file } => planned_sites::add(of, file.as_bytes(), line),
         }
     }
 }
@@ -131,6 +143,9 @@ fn read<'a>(path: &[u8], bytes: &'a mut [u8]) -> Option<&'a str> {
         length += got as usize;
     }
     sys::close(file);
+    if length == bytes.len() {
+        return None;
+    }
     core::str::from_utf8(&bytes[..length]).ok()
 }
 
@@ -296,6 +311,25 @@ fn here(pc: usize) -> At {
         thread: thread::current().map_or(UNKNOWN_THREAD, |thread| thread.number),
         pc: pc as u64,
     }
+}
+
+/// A branch with a site led there.
+pub fn branched(pc: usize) {
+    tell(Observed::Branch { at: here(pc) });
+}
+
+/// The running thread has made an access that has a site.
+pub fn accessed(act: Act, address: usize, size: usize, pc: usize) {
+    let mut bytes = [0; 8];
+    let size = size.clamp(1, bytes.len());
+    let is_read = sites::read_memory(address, &mut bytes[..size]);
+    tell(Observed::Passed {
+        at: here(pc),
+        act,
+        address: address as u64,
+        size: size as u32,
+        value: is_read.then(|| u64::from_le_bytes(bytes)),
+    });
 }
 
 /// The running thread creates another one. Returns who creates it, if this is a tracked run.

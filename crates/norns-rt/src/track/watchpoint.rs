@@ -90,15 +90,10 @@ static WATCHPOINTS_OF_RUN: [Watchpoint; WATCHPOINTS] = [const {
         traps: AtomicU32::new(0),
     }
 }; WATCHPOINTS];
-static MOST: AtomicU32 = AtomicU32::new(u32::MAX);
 static HANDLED: AtomicBool = AtomicBool::new(false);
 static REFUSED: AtomicBool = AtomicBool::new(false);
 /// What a reserved watchpoint watches: nothing accesses it.
 static NOTHING: AtomicUsize = AtomicUsize::new(0);
-
-pub fn set_most(most: u32) {
-    MOST.store(most, Ordering::Relaxed);
-}
 
 /// Opens a watchpoint that watches nothing yet.
 pub fn reserve(number: usize) {
@@ -225,7 +220,7 @@ unsafe extern "C" fn trapped(_: c_int, information: *mut c_void, context: *mut c
         value: is_read.then(|| u64::from_le_bytes(bytes)),
     });
     let traps = watchpoint.traps.fetch_add(1, Ordering::Relaxed) + 1;
-    if traps == MOST.load(Ordering::Relaxed) {
+    if traps == super::most() {
         control(number, DISABLE);
         tell(Observed::Off {
             number: number as u32,

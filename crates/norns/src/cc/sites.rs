@@ -37,8 +37,8 @@ pub fn parse_aspect(path: &Path, text: &str) -> Result<Aspect> {
 }
 
 impl Orders {
-    /// What `NORNS_ASPECT` names, or nothing but wait loops with `NORNS_WAIT_LOOPS`: for a build with
-    /// norns-cc.
+    /// What `NORNS_ASPECT` names, or nothing but wait loops with `NORNS_WAIT_LOOPS`, or with them what
+    /// tracked runs look at (`NORNS_TRACK_SITES`, which the plug-in reads): for a build with norns-cc.
     pub fn of_environment() -> Result<Option<Orders>> {
         let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let aspect = match set("NORNS_ASPECT").map(PathBuf::from) {
@@ -47,7 +47,9 @@ impl Orders {
                     .with_context(|| format!("cannot read {} (NORNS_ASPECT)", path.display()))?;
                 parse_aspect(&path, &text)?
             }
-            None if set("NORNS_WAIT_LOOPS").is_some() => Aspect::default(),
+            None if set("NORNS_WAIT_LOOPS").is_some() || set("NORNS_TRACK_SITES").is_some() => {
+                Aspect::default()
+            }
             None => return Ok(None),
         };
         // One file for all compilers of a build.
@@ -165,7 +167,7 @@ pub fn compiler(language: Language) -> Result<Compiler> {
     let there = |name: &&&str| runtime_library::find_program(OsStr::new(name)).is_some();
     let Some(name) = names.iter().find(there) else {
         bail!(
-            "events of an aspect file and wait loops need clang\n help: sudo apt-get install clang-19 llvm-19-dev"
+            "what puts sites into a program needs clang\n help: sudo apt-get install clang-19 llvm-19-dev"
         );
     };
     Ok(Compiler {

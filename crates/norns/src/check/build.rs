@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use norns_replay::{Input, Program, Session};
@@ -36,19 +36,60 @@ pub fn build(
     Ok(())
 }
 
-/// Compiles and links the sources as a user would, without the runtime.
-pub fn build_plain(sources: &[PathBuf], flags: &[OsString], program: &Path) -> Result<()> {
-    let compiler = cc::find_compiler(language(sources)?)?;
-    let status = Command::new(&compiler.words[0])
-        .args(&compiler.words[1..])
-        .arg("-O1")
-        .args(words(sources, flags, program))
-        .status()
-        .with_context(|| format!("cannot run {}", compiler.words[0].display()))?;
-    if !status.success() {
-        bail!("the sources do not compile");
+/// Which sites a program gets for tracked runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrackSites {
+    Branches,
+    /// Branches and accesses.
+    Accesses,
+}
+
+/// Compiles and links the sources as a user would, without the runtime, and with these sites if there is a
+/// clang for them. Returns why there are none.
+pub fn build_plain(
+    sources: &[PathBuf],
+    flags: &[OsString],
+    program: &Path,
+    sites: TrackSites,
+) -> Result<Option<String>> {
+    let language = language(sources)?;
+    let words = words(sources, flags, program);
+    let compile = |compiler: &cc::Compiler, plugin: Option<&Path>| {
+        let mut command = Command::new(&compiler.words[0]);
+        command.args(&compiler.words[1..]).arg("-O1").args(&words);
+        if let Some(plugin) = plugin {
+            let mut word = OsString::from("-fpass-plugin=");
+            word.push(plugin);
+            command.arg(word);
+            command.env(
+                "NORNS_TRACK_SITES",
+                match sites {
+                    TrackSites::Branches => "branches",
+                    TrackSites::Accesses => "accesses",
+                },
+            );
+            // What fails with sites is compiled again without, and says what is wrong then.
+            command.stderr(Stdio::null());
+        }
+        let status = command.status();
+        status.with_context(|| format!("cannot run {}", compiler.words[0].display()))
+    };
+    let with_sites = cc::sites::compiler(language)
+        .and_then(|compiler| Ok((cc::sites::plugin(&compiler)?, compiler)));
+    let why_not = match with_sites {
+        Ok((plugin, compiler)) => match compile(&compiler, Some(&plugin))?.success() {
+            true => return Ok(None),
+            false => "clang fails with the plug-in for them".to_string(),
+        },
+        Err(error) => {
+            let text = format!("{error:#}");
+            text.lines().next().unwrap_or_default().to_string()
+        }
+    };
+    match compile(&cc::find_compiler(language)?, None)?.success() {
+        true => Ok(Some(why_not)),
+        false => bail!("the sources do not compile"),
     }
-    Ok(())
 }
 
 fn language(sources: &[PathBuf]) -> Result<Language> {

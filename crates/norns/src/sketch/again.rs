@@ -12,7 +12,7 @@ use norns_sketch::{Signs, failure};
 use norns_wire::environment;
 
 use super::keep::SavedFailure;
-use super::program::printed;
+use super::program::Printed;
 use crate::check::inputs;
 use crate::replay::{Arguments, become_gdb, repeat};
 use crate::runs::Run;
@@ -40,7 +40,7 @@ pub fn run(
         ..Limits::default()
     };
     repeat(arguments, finding, || {
-        let before = fs::metadata(&output).map_or(0, |data| data.len());
+        let printed = Printed::begin(&output);
         let kept = Kept {
             trace: &trace,
             output: &output,
@@ -49,7 +49,7 @@ pub fn run(
         let mut program = program.clone();
         let files = inputs::private_files(run);
         let seen = record(&mut program, &kept, files, None, limits, how)?;
-        let output = printed(&output, before)?;
+        let output = printed.read()?;
         let failure = failure::of_run(&seen.ended, &output, &seen.recording.trace, &signs);
         Ok(match failure {
             Some(failure) => Ok(format!("the program {}", failure.what)),

@@ -95,6 +95,9 @@ impl Sliced {
         let statements = self.statements.iter();
         statements
             .map(|one| Trackable {
+                file: one.at.file.clone(),
+                line: one.at.line,
+                decides: one.decides,
                 memory: { one.memory.iter().filter_map(targets) }
                     .filter(|targets| !targets.is_empty())
                     .collect(),

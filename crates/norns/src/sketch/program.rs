@@ -1,7 +1,7 @@
 //! The program of a sketch, run by `norns-replay` as often as `norns-sketch` asks for.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -136,7 +136,7 @@ impl norns_sketch::Program for Repeated<'_> {
         }
         let path = |name: &str| self.run.path(name);
         let (trace, output) = (self.trace_path(number), path("output.txt"));
-        let before = fs::metadata(&output).map_or(0, |data| data.len());
+        let printed = Printed::begin(&output);
         let files = match is_first {
             true => Files::Kept {
                 folder: path(inputs::KEPT_FILES),
@@ -172,7 +172,7 @@ impl norns_sketch::Program for Repeated<'_> {
         }
         Ok(Seen {
             ended: recorded.ended,
-            output: printed(&output, before)?,
+            output: printed.read()?,
             trace: recorded.recording.trace,
         })
     }
@@ -197,7 +197,32 @@ impl norns_sketch::Program for Repeated<'_> {
     }
 }
 
-/// What a run has printed to the file, behind what was there before.
+/// What a run prints: to its own file, and its client to another one beside it. Both may have been written
+/// before.
+pub struct Printed {
+    files: [(PathBuf, u64); 2],
+}
+
+impl Printed {
+    /// Before the run begins.
+    pub fn begin(output: &Path) -> Printed {
+        let files = [output.to_path_buf(), output.with_file_name("client.txt")];
+        Printed {
+            files: files.map(|file| {
+                let before = fs::metadata(&file).map_or(0, |data| data.len());
+                (file, before)
+            }),
+        }
+    }
+
+    /// After it has ended.
+    pub fn read(&self) -> Result<String> {
+        let there = self.files.iter().filter(|(path, _)| path.exists());
+        there.map(|(path, before)| printed(path, *before)).collect()
+    }
+}
+
+/// What is in the file behind its first bytes, of which there are so many.
 pub fn printed(path: &PathBuf, before: u64) -> Result<String> {
     use std::io::{Read, Seek, SeekFrom};
     let mut bytes = Vec::new();

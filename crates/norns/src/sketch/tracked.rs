@@ -12,7 +12,8 @@ use norns_trace::{Observations, Trace, read_observations};
 
 use super::Arguments;
 use super::code::Sliced;
-use super::program::printed;
+use super::means::Means;
+use super::program::Printed;
 use crate::check::inputs;
 use crate::deadline::Deadline;
 use crate::progress::Stage;
@@ -28,8 +29,7 @@ pub struct Watched<'a> {
     runs: u32,
     failed: usize,
     stage: Option<Stage>,
-    /// Why the kernel gave no watchpoints.
-    refused: Option<i32>,
+    means: Means,
     switched_off: usize,
     why_not_sliced: Option<String>,
 }
@@ -39,18 +39,19 @@ impl<'a> Watched<'a> {
         arguments: &'a Arguments,
         run: &'a Run,
         program: &'a mut Program,
+        means: Means,
         deadline: Deadline,
     ) -> Self {
         Self {
             arguments,
             run,
             program,
+            means,
             deadline,
             longest: Duration::ZERO,
             runs: 0,
             failed: 0,
             stage: None,
-            refused: None,
             switched_off: 0,
             why_not_sliced: None,
         }
@@ -108,17 +109,15 @@ impl<'a> Watched<'a> {
                 reach.sigma, reach.statements
             ));
         }
-        if let Some(error) = self.refused {
-            let name = match error {
-                1 => "EPERM",
-                13 => "EACCES",
-                28 => "ENOSPC",
-                _ => "an error",
-            };
+        if reach.added > 0 {
+            let lines = if reach.added == 1 { "line" } else { "lines" };
             gaps.push(format!(
-                "the kernel refuses watchpoints ({name}), so no data was watched: see norns doctor; without \
-                 --track the accesses are recorded"
+                "watched memory was also accessed at {} {lines} outside of these statements, which count as well",
+                reach.added
             ));
+        }
+        if reach.statements > 0 {
+            gaps.extend(self.means.gaps());
         }
         if self.switched_off > 0 {
             gaps.push(format!(
@@ -152,7 +151,7 @@ impl tracking::Tracked for Watched<'_> {
         fs::write(&plan_file, plan.text())
             .with_context(|| format!("cannot write {}", plan_file.display()))?;
         let output = self.run.path("output.txt");
-        let before = fs::metadata(&output).map_or(0, |data| data.len());
+        let printed = Printed::begin(&output);
         let files = match is_first {
             true => Files::Kept {
                 folder: self.run.path(inputs::KEPT_FILES),
@@ -177,19 +176,16 @@ impl tracking::Tracked for Watched<'_> {
         self.runs += 1;
         self.failed += usize::from(ended != Ended::Exited(0));
         let seen = self.observations(number)?;
-        self.refused = self.refused.or(seen.refused);
+        self.means.refused = self.means.refused.or(seen.refused);
         self.switched_off += usize::from(!seen.switched_off.is_empty());
         Ok(Seen {
             ended,
-            output: printed(&output, before)?,
+            output: printed.read()?,
             trace: seen.trace,
         })
     }
 
     fn slice(&mut self, failure: &Failure) -> Result<(Slice, Vec<Trackable>)> {
-        if self.refused.is_some() {
-            return Ok(Default::default());
-        }
         if let Some(stage) = &mut self.stage {
             stage.now(|| "reading the code".to_string());
         }

@@ -170,7 +170,7 @@ fn what(predictor: &norns_sketch::Predictor, places: &[Place]) -> String {
                 at(1)
             )
         }
-        Fact::Order { pattern, .. } => {
+        Fact::Order { pattern, form, .. } => {
             let letters = pattern.name().chars().enumerate();
             let acts: Vec<String> = letters
                 .map(|(index, letter)| {
@@ -178,7 +178,11 @@ fn what(predictor: &norns_sketch::Predictor, places: &[Place]) -> String {
                     format!("{} {does} at {}", who(index), at(index))
                 })
                 .collect();
-            format!("order {}: {}", pattern.name(), acts.join(", then "))
+            let about = match form {
+                Form::TwoLocations => " of two variables",
+                Form::Anywhere | Form::Early | Form::Adjacent => "",
+            };
+            format!("order {}{about}: {}", pattern.name(), acts.join(", then "))
         }
         Fact::Branch { .. } => format!("the branch to {} is taken", at(0)),
         Fact::Value { writes, is, .. } => {

@@ -17,6 +17,7 @@ mod rules;
 mod runs;
 mod scan;
 mod sketch;
+mod sketch_tracked;
 mod tools;
 mod trace;
 mod unseen;

@@ -13,7 +13,7 @@ fn root() -> PathBuf {
 }
 
 /// An empty folder of this test.
-fn folder(test: &str) -> PathBuf {
+pub fn folder(test: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join("sketch")
         .join(test);
@@ -22,7 +22,7 @@ fn folder(test: &str) -> PathBuf {
     folder
 }
 
-fn norns(folder: &Path, words: &[&str], input: &str) -> Output {
+pub fn norns(folder: &Path, words: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_norns"))
         .args(words)
         .current_dir(folder)
@@ -37,13 +37,13 @@ fn norns(folder: &Path, words: &[&str], input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn json(output: &Output) -> Value {
+pub fn json(output: &Output) -> Value {
     let error = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{error}"))
 }
 
 /// Sketches a program of the test's own; the exit status and the JSON.
-fn sketch(test: &str, source: &str, options: &[&str]) -> (Option<i32>, Value) {
+pub fn sketch(test: &str, source: &str, options: &[&str]) -> (Option<i32>, Value) {
     let folder = folder(test);
     fs::write(folder.join("program.c"), source).unwrap();
     let mut words = vec!["sketch", "--format", "json", "program.c"];
@@ -56,11 +56,21 @@ fn sketch(test: &str, source: &str, options: &[&str]) -> (Option<i32>, Value) {
         .collect();
     left.sort();
     assert_eq!(left, [".norns", "program.c"]);
+    assert_eq!(running(&folder), Vec::<PathBuf>::new());
     found
 }
 
+/// The processes whose program lies in this folder.
+fn running(folder: &Path) -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let programs = processes.filter_map(|entry| fs::read_link(entry.path().join("exe")).ok());
+    programs
+        .filter(|program| program.starts_with(folder))
+        .collect()
+}
+
 /// The lines with this mark, by its number.
-fn marked(source: &str, mark: &str) -> Vec<u64> {
+pub fn marked(source: &str, mark: &str) -> Vec<u64> {
     let mut found = Vec::new();
     for number in 1.. {
         let mark = format!("{mark} ({number})");
@@ -330,6 +340,89 @@ int main(void) {
 }
 
 #[test]
+fn a_program_that_always_fails_in_two_ways() {
+    let source = "#include <stdlib.h>
+#include <sys/random.h>
+int main(void) {
+    unsigned char byte = 0;
+    if (getrandom(&byte, 1, 0) == 1 && byte % 2 == 0)
+        abort();
+    __builtin_trap();
+}
+";
+    let (status, found) = sketch("always-two-ways", source, &["--runs", "24"]);
+    assert_eq!(status, Some(1));
+    let count = |failure: &Value| failure["failed"].as_u64().unwrap();
+    let others = count(&found["other_failures"][0]);
+    assert_eq!(count(&found["failure"]) + others, found["failure"]["runs"]);
+    let note = found["notes"][0].as_str().unwrap();
+    let expected = format!("every run failed, {others} in other ways, so nothing tells");
+    assert!(note.starts_with(&expected), "{note}");
+}
+
+/// One failure, and runs that end in other ways than the good ones: the answer does not say that all failed.
+#[test]
+fn runs_that_end_otherwise_are_counted() {
+    let source = "#include <stdlib.h>
+#include <sys/random.h>
+int main(void) {
+    unsigned char byte = 0;
+    if (getrandom(&byte, 1, 0) == 1 && byte % 2 == 0)
+        abort();
+    return byte;
+}
+";
+    let (status, found) = sketch("otherwise", source, &["--runs", "24"]);
+    assert_eq!(status, Some(1));
+    let notes = found["notes"].to_string();
+    assert!(!notes.contains("every run failed"), "{notes}");
+    assert!(
+        notes.contains("runs ended in another way than the first one"),
+        "{notes}"
+    );
+}
+
+/// Nothing differs between the runs, so the two answers must not differ either: not in what is printed, and not
+/// in the page.
+#[test]
+fn two_sketches_of_the_same_runs_are_equal() {
+    let source = "#include <assert.h>
+#include <stdlib.h>
+struct list { long value; struct list *next; };
+int main(void) {
+    struct list *list = calloc(1, sizeof *list);
+    for (long i = 0; i < 20; i++)
+        list[0].value += i;
+    assert(list->value < 100);
+    free(list);
+    return 0;
+}
+";
+    let answers: Vec<[Vec<u8>; 4]> = { ["one", "other"].iter() }
+        .map(|name| {
+            let folder = folder("equal").join(name);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("program.c"), source).unwrap();
+            let sketch = ["sketch", "--runs", "12", "--format", "json", "program.c"];
+            let printed = norns(&folder, &sketch, "");
+            let id = json(&printed)["finding"].as_str().unwrap().to_string();
+            let views = [
+                &["show", &id][..],
+                &["report", "--format", "html", "--output", "page.html"],
+            ];
+            let shown = views.map(|words| norns(&folder, words, "").stdout);
+            let page = fs::read(folder.join("page.html")).unwrap();
+            let [show, report] = shown;
+            [printed.stdout, show, report, page]
+        })
+        .collect();
+    for (at, (one, other)) in answers[0].iter().zip(&answers[1]).enumerate() {
+        let (one, other) = (String::from_utf8_lossy(one), String::from_utf8_lossy(other));
+        assert!(one == other, "{at}: {one}\n{other}");
+    }
+}
+
+#[test]
 fn bad_usage() {
     let folder = folder("usage");
     for words in [
@@ -346,7 +439,7 @@ fn bad_usage() {
 }
 
 /// Fails in about half of its runs, by the order of two threads that the process id decides.
-const TRACKED: &str = "#include <pthread.h>
+pub const TRACKED: &str = "#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 struct queue { long items; int *lock; };
@@ -359,39 +452,18 @@ static void *consumer(void *unused) {
     return unused;
 }
 int main(void) {
-    pauses[getpid() / 2 % 2] = 30000;
+    pauses[getpid() / 2 % 2] = 300000;
     queue = malloc(sizeof *queue);
     queue->lock = malloc(4);
     pthread_t thread;
     pthread_create(&thread, NULL, consumer, NULL);
     usleep(pauses[1]);
-    usleep(10000);
+    usleep(100000);
     queue->lock = NULL; // cause (1)
     pthread_join(thread, NULL);
     return 0;
 }
 ";
-
-#[test]
-fn tracking_names_the_cause_of_an_ordinary_program() {
-    let (status, found) = sketch("tracked", TRACKED, &["--track", "--runs", "400"]);
-    assert_eq!(status, Some(1));
-    let notes = found["notes"].to_string();
-    if notes.contains("refuses watchpoints") {
-        return;
-    }
-    assert_eq!(found["failure"]["place"]["line"], 10, "{found:#}");
-    let best = &found["predictors"][0];
-    let places = best["places"].as_array().unwrap();
-    let lines: Vec<u64> = { places.iter() }
-        .map(|place| place["line"].as_u64().unwrap())
-        .collect();
-    assert_eq!(lines, marked(TRACKED, "cause"), "{found:#}");
-    assert_eq!(best["pattern"], "WR");
-    assert_eq!(best["f"], 1.0);
-    assert!(notes.contains("were tracked"), "{notes}");
-    assert_eq!(found["proof"], Value::Null);
-}
 
 #[test]
 fn a_core_file_is_where_a_sketch_begins() {
