@@ -44,6 +44,8 @@ install -D -m 755 "$built/norns" "$root/bin/norns"
 # Called by these names it is the compiler.
 ln -sf norns "$root/bin/norns-cc"
 ln -sf norns "$root/bin/norns-c++"
+# Built only if somebody asked for it.
+[ ! -x "$built/norns-hive-server" ] || install -D -m 755 "$built/norns-hive-server" "$root/bin/norns-hive-server"
 install -D -m 644 "$built/libnorns_rt.so" "$root/lib/norns/libnorns_rt.so"
 
 mkdir -p "$root/share/man/man1"

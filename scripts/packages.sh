@@ -4,7 +4,7 @@
 BUILD_PACKAGES="gcc g++ libc6-dev"
 # What ./test uses besides: more compilers, a debugger, build systems, a symboliser and a solver to
 # compare with.
-TEST_PACKAGES="$BUILD_PACKAGES git binutils clang-14 clang-19 llvm-14 llvm-19-dev make cmake gdb z3"
+TEST_PACKAGES="$BUILD_PACKAGES git binutils clang-14 clang-19 llvm-14 llvm-19-dev make cmake gdb z3 openssl postgresql"
 # What ./test --peers uses besides: the library of the solver and a browser to look at the report.
 PEER_PACKAGES="libz3-dev chromium"
 

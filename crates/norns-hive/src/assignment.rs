@@ -48,7 +48,8 @@ pub struct Standing {
 /// What one participant has tried so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attempts {
-    orders: BTreeMap<(CandidateId, Order), Attempt>,
+    /// The primary order and the alternate one.
+    candidates: BTreeMap<CandidateId, [Attempt; 2]>,
 }
 
 /// What one participant has tried of one order of one candidate.
@@ -61,7 +62,7 @@ pub struct Attempt {
 
 impl Attempts {
     pub fn add(&mut self, candidate: CandidateId, order: Order, result: Outcome, tau_ms: u32) {
-        let attempt = self.orders.entry((candidate, order)).or_default();
+        let attempt = &mut self.candidates.entry(candidate).or_default()[order as usize];
         attempt.reports += 1;
         if result == Outcome::Timeout {
             attempt.timed_out_ms = attempt.timed_out_ms.max(tau_ms);
@@ -69,12 +70,12 @@ impl Attempts {
     }
 
     pub fn insert(&mut self, candidate: CandidateId, order: Order, attempt: Attempt) {
-        self.orders.insert((candidate, order), attempt);
+        self.candidates.entry(candidate).or_default()[order as usize] = attempt;
     }
 
     fn of(&self, candidate: &CandidateId, order: Order) -> Attempt {
-        let key = (candidate.clone(), order);
-        self.orders.get(&key).copied().unwrap_or_default()
+        let orders = self.candidates.get(candidate);
+        orders.map_or_else(Attempt::default, |orders| orders[order as usize])
     }
 }
 

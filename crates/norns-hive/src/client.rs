@@ -1,12 +1,13 @@
 //! The client of a hive: synchronous, for the command line and for the agent of a guarded program.
 //!
 //! Every request has a time limit, and every answer a limit of size: what comes from the network is not
-//! trusted more than what comes from a program. `https` is checked against the usual roots, or, where
-//! `NORNS_HIVE_CA` names a file, only against the certificates in it, as for a hive with a certificate of
-//! one's own.
+//! trusted more than what comes from a program. `https` is checked against the certificates that the system
+//! trusts, or, where `NORNS_HIVE_CA` names a file, only against those in it, as for a hive with a certificate
+//! of one's own.
 
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -25,6 +26,9 @@ use crate::races::Races;
 pub const CA_VARIABLE: &str = "NORNS_HIVE_CA";
 /// The variable with the token.
 pub const TOKEN_VARIABLE: &str = "NORNS_HIVE_TOKEN";
+
+/// Where Debian, and most others, keep the certificates that the system trusts.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The largest answer that is read.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
@@ -78,9 +82,12 @@ impl Hive {
         token: Option<String>,
         authorities: Option<&Path>,
     ) -> Result<Self, ClientError> {
-        let mut tls = TlsConfig::builder().provider(TlsProvider::Rustls);
-        if let Some(file) = authorities {
-            tls = tls.root_certs(roots(file)?);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(provider);
+        if url.starts_with("https:") {
+            tls = tls.root_certs(roots(authorities.unwrap_or(Path::new(SYSTEM_AUTHORITIES)))?);
         }
         let config = Agent::config_builder()
             .http_status_as_error(false)

@@ -11,6 +11,7 @@
 pub mod assignment;
 pub mod candidate;
 pub mod client;
+pub mod embedded;
 pub mod id;
 pub mod protocol;
 pub mod races;

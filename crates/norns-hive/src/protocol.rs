@@ -401,8 +401,8 @@ pub enum Refused {
         count: usize,
         limit: usize,
     },
-    #[error("a {0} is longer than {MAX_NAME} bytes")]
-    LongName(&'static str),
+    #[error("a {0} is longer than {MAX_NAME} bytes or has control characters")]
+    Name(&'static str),
     #[error("the path `{0}` is not relative")]
     AbsolutePath(String),
     #[error("site {} stands twice in the list of sites", .0.0)]
@@ -431,9 +431,9 @@ fn at_most(what: &'static str, count: usize, limit: usize) -> Result<(), Refused
 }
 
 fn name(what: &'static str, text: &str) -> Result<(), Refused> {
-    (text.len() <= MAX_NAME)
+    (text.len() <= MAX_NAME && !text.chars().any(char::is_control))
         .then_some(())
-        .ok_or(Refused::LongName(what))
+        .ok_or(Refused::Name(what))
 }
 
 fn relative(path: &str) -> Result<(), Refused> {

@@ -79,3 +79,51 @@ impl Races {
         }
     }
 }
+
+impl Races {
+    /// The true races for code hosts, in SARIF 2.1.0; the others have no proof and would only be noise there.
+    #[must_use]
+    pub fn sarif(&self, version: &str) -> serde_json::Value {
+        use serde_json::{Value, json};
+        let location = |place: &Place| {
+            json!({
+                "physicalLocation": {
+                    "artifactLocation": {"uri": place.file},
+                    "region": {"startLine": place.line.max(1)},
+                },
+                "message": {"text": format!("{} in {}", place.access.name(), place.function)},
+            })
+        };
+        let shown = self
+            .races
+            .iter()
+            .filter(|race| race.verdict == Verdict::TrueRace);
+        let results: Vec<Value> = shown
+            .map(|race| {
+                let places: Vec<Value> = race.places.iter().map(location).collect();
+                let runs = race.reports.race;
+                let text = format!(
+                    "data race on {}, seen by {runs} runs of {}",
+                    race.object, race.program
+                );
+                json!({
+                    "ruleId": "data-race",
+                    "level": "error",
+                    "message": {"text": text},
+                    "locations": places.first().into_iter().collect::<Vec<_>>(),
+                    "relatedLocations": places.get(1..).unwrap_or_default(),
+                    "partialFingerprints": {"norns/v1": race.id},
+                })
+            })
+            .collect();
+        json!({
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": [{
+                "tool": {"driver": {"name": "norns hive", "version": version,
+                                    "rules": [{"id": "data-race", "name": "DataRace"}]}},
+                "results": results,
+            }],
+        })
+    }
+}

@@ -101,6 +101,9 @@ pub struct Arguments {
     /// been built with NORNS_BITCODE=1
     #[arg(long)]
     scan: bool,
+    /// A race from the field, in the file that norns hive pull wrote: it is tried first
+    #[arg(long, value_name = "FILE", conflicts_with = "scan")]
+    race: Option<PathBuf>,
     /// Compile with clang, whose plug-in knows loops that wait on conditions: a wait outside a loop is
     /// found, and a loop that never had to wait is known as one
     #[arg(long)]
@@ -275,8 +278,37 @@ fn check(
     Ok(findings)
 }
 
-/// What the code of the program suggests, if that is asked for.
+/// A race that runs elsewhere have seen, as a scan that suspects nothing else.
+fn from_the_field(candidate: &norns_hive::Candidate) -> norns_scan::Scan {
+    let places = candidate.places.iter().map(|place| norns_scan::Place {
+        at: norns_scan::SourcePlace {
+            file: place.file.clone(),
+            line: place.line,
+            column: place.column,
+            function: place.function.clone(),
+        },
+        access: place.access.name(),
+        held: Vec::new(),
+        chain: Vec::new(),
+        created: None,
+    });
+    let candidate = norns_scan::Candidate {
+        kind: CandidateKind::DataRace,
+        rank: candidate.rank,
+        object: candidate.object.clone(),
+        places: places.collect(),
+    };
+    norns_scan::Scan {
+        candidates: vec![candidate],
+        not_analysed: Vec::new(),
+    }
+}
+
+/// What the code of the program suggests, or the field, if that is asked for.
 fn scan(arguments: &Arguments, program: &Program) -> Result<Option<norns_scan::Scan>> {
+    if let Some(file) = &arguments.race {
+        return Ok(Some(from_the_field(&crate::hive::pulled(file)?.candidate)));
+    }
     if !arguments.scan {
         return Ok(None);
     }

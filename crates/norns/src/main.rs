@@ -17,6 +17,7 @@ mod doctor;
 mod exit;
 mod explain;
 mod export_test;
+mod hive;
 mod kinds;
 mod model;
 mod order;
@@ -76,6 +77,8 @@ enum Command {
     Explain(explain::Arguments),
     /// Write a finding as a regression test that fails while the bug is there
     ExportTest(export_test::Arguments),
+    /// Collect what runs that happen anyway show of races: a server, and what it has found out
+    Hive(hive::Arguments),
     /// Write the model of a trace as CSPM
     Model(model::Arguments),
     /// Ask the ordering solver about particular events of a trace
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
             Command::Doctor(arguments) => doctor::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
             Command::ExportTest(arguments) => export_test::run(arguments),
+            Command::Hive(arguments) => hive::run(arguments),
             Command::Model(arguments) => model::run(arguments),
             Command::Order(arguments) => order::run(arguments),
             Command::Predict(arguments) => predict::run(arguments),
