@@ -13,14 +13,23 @@ const ROOM: usize = 512;
 
 /// Whether a thread is asleep, and how much processor time it has used.
 pub fn state(id: i32) -> (bool, u64) {
+    let (letter, time) = status(id).unwrap_or((0, 0));
+    (letter == b'S', time)
+}
+
+/// Whether a thread runs, waits for a processor, or is about to.
+pub fn is_runnable(id: i32) -> bool {
+    status(id).is_some_and(|(letter, _)| matches!(letter, b'R' | b'D'))
+}
+
+/// The letter of a thread's state, and how much processor time it has used; `None` when it is gone.
+fn status(id: i32) -> Option<(u8, u64)> {
     let mut room = [0; ROOM];
     let text = read(id, b"/stat", &mut room);
     // Behind the name, which may hold anything and ends with the last parenthesis.
-    let Some(end) = text.iter().rposition(|byte| *byte == b')') else {
-        return (false, 0);
-    };
+    let end = text.iter().rposition(|byte| *byte == b')')?;
     let mut words = text[end + 1..].split(|byte| *byte == b' ').skip(1);
-    let asleep = words.next().is_some_and(|word| word.first() == Some(&b'S'));
+    let letter = *words.next()?.first()?;
     let number = |word: Option<&[u8]>| {
         let digits = word.unwrap_or_default().iter();
         digits.fold(0u64, |sum, digit| {
@@ -29,7 +38,7 @@ pub fn state(id: i32) -> (bool, u64) {
         })
     };
     let user = number(words.nth(10));
-    (asleep, user + number(words.next()))
+    Some((letter, user + number(words.next())))
 }
 
 /// Whether a thread sleeps on a futex, without a time-out.

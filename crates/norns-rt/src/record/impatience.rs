@@ -7,12 +7,16 @@
 //! waits for a shorter moment than that. To the program this is a slow partner; only one that
 //! measures how long its wait took can tell the difference. A lock that is free is never refused.
 //!
+//! Moments are measured by what the other threads do: on a busy machine one that could run may have
+//! to wait for a processor longer than any fixed time, so the sleeper naps on until it has run.
+//!
 //! Each thread does this a limited number of times, so that a loop that waits with a time-out soon
 //! goes on at its own pace.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::control::kernel;
 use crate::inputs::served;
 use crate::{sys, thread};
 
@@ -20,11 +24,15 @@ static IMPATIENT: AtomicBool = AtomicBool::new(false);
 
 const NANOSLEEP: usize = 35;
 const CLOCK_GETTIME: usize = 228;
-/// How long a release, the start of a thread, and a timed operation wait, in nanoseconds. On a busy
-/// machine the creator of a thread takes a while to come to its own wait.
-const HELD_BACK: u64 = 4_000_000;
-const LATE_START: u64 = 20_000_000;
+/// How long a release, the start of a thread, and a timed operation wait, in nanoseconds.
+const HELD_BACK: i64 = 4_000_000;
+const LATE_START: i64 = 20_000_000;
 const PATIENCE: i64 = 1_000_000;
+/// A nap is longer than the patience of a timed operation: one that waited through a whole nap has
+/// given up.
+const NAP: i64 = 2 * PATIENCE;
+/// The longest that a thread sleeps while others could run and do not get to.
+const LONGEST: i64 = 500_000_000;
 /// How often a thread is held back, and how often it gives up early.
 const MOST: u8 = 12;
 
@@ -40,22 +48,56 @@ pub fn hold_back() {
         && thread.held_back < MOST
     {
         thread.held_back += 1;
-        sleep(HELD_BACK);
+        let_others_run(HELD_BACK);
     }
 }
 
 /// Perhaps makes a new thread sleep before its first event.
 pub fn start_late() {
     if IMPATIENT.load(Ordering::Relaxed) {
-        sleep(LATE_START);
+        let_others_run(LATE_START);
     }
 }
 
+/// Sleeps for at least so many nanoseconds, and until the other threads have slept through a whole nap,
+/// or have used as much processor time as that.
 #[cold]
-fn sleep(nanoseconds: u64) {
-    let pause = [0_u64, nanoseconds];
-    // SAFETY: the call reads two words, seconds and nanoseconds, and writes nothing.
-    unsafe { sys::call(NANOSLEEP, pause.as_ptr() as usize, 0, 0) };
+fn let_others_run(at_least: i64) {
+    const MONOTONIC: usize = 1;
+    const PROCESSOR_TIME: usize = 2;
+    let own_id = thread::kernel_id();
+    let (start, used_before) = (now(MONOTONIC), now(PROCESSOR_TIME));
+    let mut quiet_naps = 0;
+    loop {
+        let pause = [0, NAP];
+        // SAFETY: the call reads two words, seconds and nanoseconds, and writes nothing.
+        unsafe { sys::call(NANOSLEEP, pause.as_ptr() as usize, 0, 0) };
+        quiet_naps = if others_could_run(own_id) {
+            0
+        } else {
+            quiet_naps + 1
+        };
+        let passed = now(MONOTONIC) - start;
+        let is_settled = quiet_naps >= 2 || now(PROCESSOR_TIME) - used_before >= at_least;
+        if passed >= at_least && is_settled || passed >= LONGEST {
+            return;
+        }
+    }
+}
+
+/// Whether another thread runs at this moment, or waits for a processor.
+fn others_could_run(own_id: i32) -> bool {
+    let mut any = false;
+    kernel::each_thread(|id| any |= id != own_id && kernel::is_runnable(id));
+    any
+}
+
+/// Nanoseconds by a clock of the kernel.
+fn now(clock: usize) -> i64 {
+    let mut time = [0_i64; 2];
+    // SAFETY: the call writes two words to `time`.
+    unsafe { sys::call(CLOCK_GETTIME, clock, time.as_mut_ptr() as usize, 0) };
+    time[0] * 1_000_000_000 + time[1]
 }
 
 /// When a timed operation gives up: the time of the program, or an earlier one. In a replay, whose clocks
