@@ -170,7 +170,7 @@ impl Conversation {
                         .push("datagrams that the program received".into());
                 }
                 (Kind::Received | Kind::Ended | Kind::Lost, None)
-                | (Kind::Connected | Kind::Time | Kind::Random, _) => {}
+                | (Kind::Connected | Kind::Time | Kind::Random | Kind::Process, _) => {}
             }
         }
         all

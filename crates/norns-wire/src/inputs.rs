@@ -36,6 +36,8 @@ pub enum Kind {
     Time = 6,
     /// A thread asked for random bytes, which follow.
     Random = 7,
+    /// The program asked for the id of its process, which is `number`.
+    Process = 8,
 }
 
 impl Kind {
@@ -48,6 +50,7 @@ impl Kind {
             Kind::Lost,
             Kind::Time,
             Kind::Random,
+            Kind::Process,
         ];
         all.into_iter().find(|kind| *kind as u32 == number)
     }

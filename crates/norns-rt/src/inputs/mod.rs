@@ -1,10 +1,11 @@
 //! What the program gets from other processes through connections that it accepts, written down in a
 //! recording (`wire::inputs`), so that a player outside can say the same again in replays. `served` has
-//! the time and random bytes.
+//! the time and random bytes, `process_id` the id of the process.
 //!
 //! A connection is known by its descriptor from `accept` to `close`. What is received through a stream
 //! of the C library, by `splice` or after a `dup2` is not seen; the connection is then noted as lost.
 
+pub mod process_id;
 pub mod served;
 
 use core::ffi::c_char;
@@ -52,6 +53,7 @@ pub unsafe fn begin(variables: *const *const c_char) {
     const FTRUNCATE: usize = 77;
     // SAFETY: the caller's promise.
     unsafe { served::begin(variables) };
+    process_id::begin();
     // SAFETY: the caller's promise.
     let Some(path) = (unsafe { mode::variable(variables, environment::INPUTS) }) else {
         return;

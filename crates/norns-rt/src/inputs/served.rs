@@ -81,10 +81,21 @@ pub fn forked() {
     SERVED.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
+/// Whether this is a process that the program forked.
+pub fn in_child() -> bool {
+    IN_CHILD.load(Ordering::Relaxed)
+}
+
+/// The id of the recorded process, if it asked for it.
+pub fn process_id() -> Option<i32> {
+    let record = next(Kind::Process, 0, FIRST)?;
+    i32::try_from(record.number).ok()
+}
+
 /// Whether what is asked for can be written down.
 fn is_written(log: *mut u8) -> bool {
     // SAFETY: `log` is the mapping.
-    !IN_CHILD.load(Ordering::Relaxed) && unsafe { end_of(log) }.load(Ordering::Relaxed) < MOST_BYTES
+    !in_child() && unsafe { end_of(log) }.load(Ordering::Relaxed) < MOST_BYTES
 }
 
 /// How far a thread has come in what it is served.

@@ -12,6 +12,7 @@ mod format;
 pub mod mutex;
 mod once;
 mod process;
+mod process_ids;
 mod queues;
 mod reader_writer;
 mod readiness;

@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use super::blocking::away;
 use super::buffer;
 use crate::channels::signal::{self, Target};
+use crate::inputs::process_id::{self, real as real_id};
 use crate::mode::is_off;
 use crate::record::failure;
 use crate::{interpose, real, sys, track};
@@ -74,6 +75,8 @@ unsafe extern "C-unwind" fn trampoline(signal: c_int, information: Bytes, contex
     // SAFETY: the error number of this thread.
     let error = unsafe { *sys::__errno_location() };
     signal::received(signal, 0);
+    // SAFETY: the kernel has passed a `siginfo_t`, or room for one.
+    unsafe { process_id::show_sender(information.cast()) };
     // SAFETY: as above; a handler finds the number that the interrupted code left.
     unsafe { *sys::__errno_location() = error };
     let Some(handler) = own else {
@@ -279,6 +282,7 @@ interpose! {
     }
 
     fn kill(process: c_int, number: c_int) -> c_int |pc| {
+        let process = real_id(process);
         if is_here(process) {
             signal::sends(number, Target::Process, pc);
         }
@@ -286,14 +290,16 @@ interpose! {
     }
     fn killpg(group: c_int, number: c_int) -> c_int |pc| {
         signal::sends(number, Target::Process, pc);
-        real_call::killpg(group, number)
+        real_call::killpg(real_id(group), number)
     }
     fn tgkill(process: c_int, thread: c_int, number: c_int) -> c_int |pc| {
+        let (process, thread) = (real_id(process), real_id(thread));
         let target = handle_of(thread).map_or(Target::Process, Target::Thread);
         signal::sends(number, target, pc);
         real_call::tgkill(process, thread, number)
     }
     fn sigqueue(process: c_int, number: c_int, value: usize) -> c_int |pc| {
+        let process = real_id(process);
         if is_here(process) {
             signal::sends(number, Target::Process, pc);
         }
@@ -343,6 +349,7 @@ interpose! {
     fn sigwaitinfo(set: Bytes, information: Bytes) -> c_int |pc| {
         let result = away(|| real_call::sigwaitinfo(set, information));
         if result > 0 {
+            process_id::show_sender(information.cast());
             signal::received(result, pc);
         }
         result
@@ -350,6 +357,7 @@ interpose! {
     fn sigtimedwait(set: Bytes, information: Bytes, time: Bytes) -> c_int |pc| {
         let result = away(|| real_call::sigtimedwait(set, information, time));
         if result > 0 {
+            process_id::show_sender(information.cast());
             signal::received(result, pc);
         }
         result

@@ -11,7 +11,7 @@ use super::buffer;
 use crate::channels::signal::{self, Target};
 use crate::channels::transfer::{Leaves, receiving, sending};
 use crate::channels::{self, Key, kind, unknown};
-use crate::inputs::served;
+use crate::inputs::{process_id, served};
 use crate::{inputs, interpose, real};
 
 mod real_functions {
@@ -28,6 +28,9 @@ use real_functions as real_call;
 const READ: c_long = 0;
 const WRITE: c_long = 1;
 const KILL: c_long = 62;
+const GETPID: c_long = 39;
+const GETPPID: c_long = 110;
+const GETTID: c_long = 186;
 const TKILL: c_long = 200;
 const FUTEX: c_long = 202;
 const TGKILL: c_long = 234;
@@ -96,6 +99,12 @@ unsafe extern "C-unwind" fn implementation(
         None
     };
     let d = own.as_ref().map_or(d, |own| &raw const *own as usize);
+    let id = |word: usize| process_id::real(word as c_int) as usize;
+    let (a, b) = match number {
+        KILL | TKILL => (id(a), b),
+        TGKILL => (id(a), id(b)),
+        _ => (a, b),
+    };
     // SAFETY: the program's own call, passed on with its arguments.
     let call = || unsafe { real_call::syscall(number, a, b, c, d, e, f) };
     match number {
@@ -136,6 +145,8 @@ unsafe extern "C-unwind" fn implementation(
             unsafe { served::random(a as *mut u8, result as isize) };
             result
         }
+        GETPID | GETTID => process_id::asked(call() as c_int).into(),
+        GETPPID => process_id::shown(call() as c_int).into(),
         KILL => {
             signal::sends(b as c_int, Target::Process, pc);
             call()

@@ -345,11 +345,29 @@ fn replays_get_the_recorded_time_and_random_bytes() {
     let recorded = fs::read_to_string(folder.join("log")).unwrap();
     assert!(recorded.ends_with("| waited\n"), "{recorded}");
     assert_eq!(recorded.lines().count(), 1, "{recorded}");
-    // The last replay has left its own copy of the file.
-    let served = Command::new("sh")
-        .args(["-c", "cat $(find runs -path '*/replays/files/*' -name log)"])
-        .current_dir(&folder)
+    assert_eq!(written_by_last_replay(&folder, "log"), recorded);
+}
+
+#[test]
+fn replays_know_themselves_by_the_recorded_process_id() {
+    let folder = folder("process_id");
+    let source = program("process_id");
+    let source = source.to_str().unwrap();
+    let output = norns(&folder, &["check", source, "--runs", "1", "--", "log"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let recorded = fs::read_to_string(folder.join("log")).unwrap();
+    assert!(recorded.ends_with(" agrees agrees\n"), "{recorded}");
+    assert_eq!(written_by_last_replay(&folder, "log"), recorded);
+}
+
+/// What the last replay has left in its own copy of a file.
+fn written_by_last_replay(folder: &Path, name: &str) -> String {
+    let find = format!("cat $(find runs -path '*/replays/files/*' -name {name})");
+    let output = Command::new("sh")
+        .args(["-c", &find])
+        .current_dir(folder)
         .output()
         .unwrap();
-    assert_eq!(String::from_utf8_lossy(&served.stdout), recorded);
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
