@@ -10,6 +10,7 @@ use crate::spin::LoopWatch;
 use crate::thread::{Activity, MOST_THREADS, Slot, Stage, Thread};
 
 const MOST_LINES: usize = 4;
+const MOST_MOVED: usize = 16;
 
 /// A schedule, parsed.
 #[derive(Clone, Copy, Default)]
@@ -25,6 +26,25 @@ pub struct Schedule<'m> {
     pub pace: i64,
     /// Only custom events wait for their turn.
     pub events_only: bool,
+    /// Where the program's files lay in the recorded process.
+    pub modules: &'m [Module<'m>],
+}
+
+/// A file of the program, as the recorded process had mapped it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Module<'m> {
+    pub start: usize,
+    pub end: usize,
+    pub path: &'m str,
+}
+
+/// A module that lies elsewhere than in the recorded process.
+#[derive(Clone, Copy)]
+struct Moved {
+    start: usize,
+    end: usize,
+    /// Added to a recorded address, modulo 2⁶⁴, to get the one of now.
+    by: usize,
 }
 
 impl<'m> Schedule<'m> {
@@ -36,6 +56,7 @@ impl<'m> Schedule<'m> {
             hunts: &[],
             pace: 0,
             events_only: false,
+            modules: &[],
         }
     }
 
@@ -49,6 +70,7 @@ pub(crate) struct Board<'m> {
     /// One more than the highest slot in use.
     end: usize,
     pub schedule: Option<Schedule<'m>>,
+    moved: [Option<Moved>; MOST_MOVED],
     pub cursor: usize,
     /// Threads for which the schedule has no step left do not wait for those of the others.
     outsiders_run: bool,
@@ -76,6 +98,7 @@ impl<'m> Board<'m> {
             threads: [const { None }; MOST_THREADS],
             end: 0,
             schedule: None,
+            moved: [None; MOST_MOVED],
             cursor: 0,
             outsiders_run: false,
             started: false,
@@ -150,6 +173,27 @@ impl<'m> Board<'m> {
 
     pub fn steps(&self) -> &'m [Step] {
         self.schedule.map_or(&[], |schedule| schedule.steps)
+    }
+
+    /// A module lies at this address, which is another one than in the recorded process. Of more than
+    /// `MOST_MOVED` the others keep their recorded addresses.
+    pub fn module_moved(&mut self, module: &Module, start: usize) {
+        let is_free =
+            |place: &&mut Option<Moved>| place.is_none_or(|moved| moved.start == module.start);
+        if let Some(place) = self.moved.iter_mut().find(is_free) {
+            *place = Some(Moved {
+                start: module.start,
+                end: module.end,
+                by: start.wrapping_sub(module.start),
+            });
+        }
+    }
+
+    /// Where an address of the schedule is now.
+    pub fn now_at(&self, recorded: usize) -> usize {
+        let mut moved = self.moved.iter().map_while(Option::as_ref);
+        let here = moved.find(|moved| (moved.start..moved.end).contains(&recorded));
+        here.map_or(recorded, |moved| recorded.wrapping_add(moved.by))
     }
 
     /// Whether the program runs free: nothing is scheduled yet, or everything is done.

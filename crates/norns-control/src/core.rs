@@ -2,7 +2,7 @@
 
 use norns_wire::Code;
 
-use crate::board::{Board, Schedule};
+use crate::board::{Board, Module, Schedule};
 use crate::deadlock::all_blocked;
 use crate::event::{Act, Answer, Happened, Operation, Stop, Turn, Waking};
 use crate::operation::CONFIRMING_LOOK;
@@ -41,6 +41,16 @@ impl<'m> Core<'m> {
     /// Enforces this schedule.
     pub fn follow(&mut self, schedule: Schedule<'m>) {
         self.board.schedule = Some(schedule);
+    }
+
+    /// A module of the schedule lies at this address, which is another one than in the recorded process.
+    pub fn module_moved(&mut self, module: &Module, start: usize) {
+        self.board.module_moved(module, start);
+    }
+
+    /// Where an address of the schedule is now.
+    pub fn now_at(&self, recorded: usize) -> usize {
+        self.board.now_at(recorded)
     }
 
     /// Gives random priorities to threads that are added from now on; `points` is about how many

@@ -40,7 +40,7 @@ mod thread;
 mod turn;
 mod view;
 
-pub use board::Schedule;
+pub use board::{Module, Schedule};
 pub use core::Core;
 pub use deadlock::Cycle;
 pub use event::{

@@ -119,7 +119,7 @@ pub enum NotAnalysed {
     },
     /// Processes that the program started in a replay.
     ChildProcesses,
-    /// Predictions in code that the program loads while it runs, which replays may not recognise.
+    /// Predictions in code that the program loads while it runs, which replays did not see being loaded.
     LoadedLater,
     /// Further processes of the recorded run, of which nothing is replayed.
     OtherProcesses { processes: usize },

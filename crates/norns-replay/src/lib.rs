@@ -5,7 +5,7 @@
 //! `verdict` judges it. All runs are made by `process`, which sets limits, sees a hang (`stillness`)
 //! and cleans up; only it has unsafe code. `session` lets a client talk to a server (`listening`) and
 //! stops it then; `conversation` is what a client said, which `player` says again in replays; `files`
-//! keeps what a run changes out of the next ones.
+//! keeps what a run changes out of the next ones, `modules` knows libraries that are loaded elsewhere.
 
 mod behaviour;
 pub mod conversation;
@@ -13,6 +13,7 @@ mod environment;
 pub mod files;
 pub mod inputs;
 mod listening;
+pub mod modules;
 mod player;
 pub mod process;
 pub mod record;
@@ -28,6 +29,7 @@ pub use behaviour::Behaviour;
 pub use conversation::Conversation;
 pub use files::Files;
 pub use inputs::Inputs;
+pub use modules::Modules;
 pub use norns_wire::environment::{Constraint, Mode};
 pub use norns_wire::files::Problem;
 pub use process::{Ended, Error, Input, Limits, Program, catch_interrupts, interrupted};

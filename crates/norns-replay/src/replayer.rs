@@ -13,6 +13,7 @@ use norns_wire::schedule::Record;
 use crate::behaviour::Behaviour;
 use crate::files::Files;
 use crate::inputs::Inputs;
+use crate::modules::Modules;
 use crate::process::{Ended, Error, Limits, Output, Program, Run};
 use crate::report::Report;
 use crate::schedule::{self, Accesses, Way};
@@ -48,6 +49,8 @@ pub struct Replayer<'a> {
     pub pace: Option<Duration>,
     pub files: Files,
     pub inputs: Inputs,
+    /// Where the program's files lay when it was recorded.
+    pub modules: Modules,
 }
 
 impl Replayer<'_> {
@@ -66,6 +69,7 @@ impl Replayer<'_> {
     ) -> Result<(Report, Ended), Error> {
         let schedule_path = self.folder.join(format!("{name}.schedule"));
         let mut schedule = schedule.to_string();
+        self.modules.write(&mut schedule);
         if let Some(pace) = self.pace {
             let record = Record::Pace(pace.as_nanos() as u64);
             let _ = record.encode(&mut schedule);
@@ -90,7 +94,9 @@ impl Replayer<'_> {
             inputs: self.inputs.clone(),
         };
         let ended = run.run()?;
-        Ok((Report::read(&report_path)?, ended))
+        let mut report = Report::read(&report_path)?;
+        self.modules.translate(&mut report);
+        Ok((report, ended))
     }
 
     /// Runs the program under the schedule that it followed when it was recorded.

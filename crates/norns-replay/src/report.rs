@@ -166,6 +166,37 @@ impl Report {
         Ok(report)
     }
 
+    /// All addresses of code and memory, to be changed.
+    pub(crate) fn for_each_address(&mut self, mut act: impl FnMut(&mut u64)) {
+        let races = { self.races.iter_mut() }.map(|race| (&mut race.earlier, &mut race.later));
+        let held = self.held.iter_mut().map(|(one, other)| (one, other));
+        for (one, other) in races.chain(held) {
+            for side in [one, other] {
+                act(&mut side.pc);
+                act(&mut side.address);
+            }
+        }
+        self.races
+            .iter_mut()
+            .flat_map(|race| &mut race.stack)
+            .for_each(&mut act);
+        if let Some(spin) = &mut self.spin {
+            act(&mut spin.address);
+            act(&mut spin.pc);
+        }
+        for waits in { self.deadlock.iter_mut() }.flat_map(|deadlock| &mut deadlock.waits) {
+            act(&mut waits.object);
+            act(&mut waits.pc);
+            waits.stack.iter_mut().for_each(&mut act);
+            waits.held_by.iter_mut().for_each(|(_, pc)| act(pc));
+        }
+        let diverged = self.diverged.as_mut();
+        if let Some(operation) = diverged.and_then(|diverged| diverged.operation.as_mut()) {
+            act(&mut operation.address);
+            act(&mut operation.pc);
+        }
+    }
+
     /// `None` if the message means nothing here: a wait outside of a deadlock.
     fn add(&mut self, message: Message) -> Option<()> {
         match message {

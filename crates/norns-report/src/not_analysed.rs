@@ -207,7 +207,7 @@ pub fn sentence(reason: &NotAnalysed) -> String {
                 .into()
         }
         NotAnalysed::LoadedLater => {
-            "replays of code that the program loads while it runs: it can lie elsewhere each time, so \
+            "replays of code that the program loads while it runs: it was not seen where it lay, so \
              nothing there is called refuted"
                 .into()
         }

@@ -6,7 +6,7 @@
 //! that norns-cc linked are in `fast.s`; what those cannot decide comes here by the names `norns_…`.
 
 use crate::control;
-use crate::mode::{Mode, is_recording, mode};
+use crate::mode::{Mode, is_controlled, is_recording, mode};
 use crate::record::filter::Miss;
 use crate::record::{self, statistics, stream};
 use crate::thread::Thread;
@@ -219,6 +219,9 @@ hooks! {
 /// the module was loaded late and the trace must know where.
 unsafe extern "C" fn module_loaded() {
     record::note_instrumented();
+    if is_controlled() && !is_recording() {
+        control::modules::look();
+    }
     if is_recording() && record::started() {
         statistics::write_maps();
     }

@@ -13,6 +13,8 @@
 //!                                           its first POINTS points
 //! hunt PC                                   a thread that comes here lingers until another one
 //!                                           comes to a conflicting access
+//! module START END PATH                     where a file of the program lay in the recorded process: if it
+//!                                           lies elsewhere now, so do the addresses in it
 //! pace NANOSECONDS                          how long the recorded run took: who waits for a thread
 //!                                           that sleeps or polls gives up after a time of this order
 //! events                                    only custom events wait for their turn; whatever else a
@@ -37,6 +39,12 @@ pub enum Record<'a> {
     Hold(Hold),
     /// A program counter.
     Hunt(u64),
+    /// Where the program, or a library, lay in the recorded process.
+    Module {
+        start: u64,
+        end: u64,
+        path: &'a str,
+    },
     /// The duration of the recorded run in nanoseconds.
     Pace(u64),
     EventsOnly,
@@ -118,6 +126,7 @@ impl<'a> Record<'a> {
                 )
             }
             Record::Hunt(pc) => write!(out, "hunt {pc:x}"),
+            Record::Module { start, end, path } => write!(out, "module {start:x} {end:x} {path}"),
             Record::Pace(nanoseconds) => write!(out, "pace {nanoseconds}"),
             Record::EventsOnly => write!(out, "events"),
         }
@@ -167,6 +176,13 @@ impl<'a> Record<'a> {
                 event: fields.number()?,
             }),
             "hunt" => Record::Hunt(fields.hexadecimal()?),
+            "module" => {
+                return Some(Record::Module {
+                    start: fields.hexadecimal()?,
+                    end: fields.hexadecimal()?,
+                    path: fields.rest()?,
+                });
+            }
             "pace" => Record::Pace(fields.number()?),
             "events" => Record::EventsOnly,
             _ => return None,

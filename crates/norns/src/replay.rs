@@ -13,7 +13,7 @@ use norns_classify::Order;
 use norns_model::{Bug, Witness};
 use norns_replay::schedule::{self, Accesses, Way};
 use norns_replay::{
-    Conversation, Course, Input, Limits, Mode, Outcome, Program, Proof, Replay, Replayer,
+    Conversation, Course, Input, Limits, Mode, Modules, Outcome, Program, Proof, Replay, Replayer,
 };
 use norns_report::kind::Group;
 use norns_report::{Finding, Kind, Verdict};
@@ -74,7 +74,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let kept: Option<SavedWitness> = run.load(&format!("{}.witness.json", finding.id)).ok();
     let name = kept.as_ref().map_or("trace.norns", |kept| &kept.trace);
-    let (trace, _) = norns_trace::read_understood(&run.path(name))?;
+    let (mut recording, _) = norns_trace::read_recording(&run.path(name))?;
+    recording.trace.understand();
+    let modules = Modules::of(&recording.info);
+    let trace = recording.trace;
     let witness = kept.as_ref().and_then(SavedWitness::witness);
     let way = kept
         .as_ref()
@@ -110,6 +113,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             let has_client = program.session.client.is_some();
             inputs::of_replays(&path, Conversation::load(&path)?, has_client)
         },
+        modules,
     };
     let property = match finding.rule {
         Some(_) => Rules::load(&run)?,

@@ -138,7 +138,8 @@ impl Hold {
     /// to be held?
     pub fn begin(&mut self, board: &mut Board, me: Slot, access: Access) {
         let hunts = board.schedule.map_or(&[][..], |schedule| schedule.hunts);
-        let place = hunts.iter().position(|&pc| pc != 0 && pc == access.pc);
+        let is_here = |&pc: &usize| pc != 0 && board.now_at(pc) == access.pc;
+        let place = hunts.iter().position(is_here);
         if let Some(place) = place
             && board.started
             && board.next_step_of(me).is_none()
@@ -211,10 +212,10 @@ impl Hold {
                 !self.held[index].over
                     && Some(hold.thread) == scheduled
                     && hold.points == points
-                    && hold.pc as usize == access.pc
+                    && board.now_at(hold.pc as usize) == access.pc
                     && hold.write == access.write
                     && overlap(
-                        hold.address as usize,
+                        board.now_at(hold.address as usize),
                         hold.size as usize,
                         access.address,
                         access.size,
@@ -466,7 +467,7 @@ impl Hold {
     pub fn lingers_before_lock(&mut self, board: &mut Board, me: Slot, pc: usize) -> bool {
         let hunts = board.schedule.map_or(&[][..], |schedule| schedule.hunts);
         let lingers = pc != 0
-            && hunts.contains(&pc)
+            && hunts.iter().any(|&hunt| board.now_at(hunt) == pc)
             && self.lingered < MOST_LINGERS
             && !board.thread(me).held.is_empty();
         if lingers {

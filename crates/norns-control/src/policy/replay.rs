@@ -66,7 +66,7 @@ fn turn(board: &mut Board, me: Slot, wait: HeadWait) -> Result<Decision, Questio
             board.complete();
             continue;
         }
-        if matches(step, &operation) {
+        if matches(board, step, &operation) {
             let turn = if fails(step) {
                 Turn::Fails
             } else {
@@ -110,8 +110,8 @@ fn access_turn(
 pub fn is_next_access(board: &Board, me: Slot, access: &Access) -> bool {
     board.next_step_of(me).is_some_and(|step| {
         matches!(step.what, What::Access { size, write } if write == access.write
-            && overlap(step.address as usize, size as usize, access.address, access.size))
-            && step.pc as usize == access.pc
+            && overlap(board.now_at(step.address as usize), size as usize, access.address, access.size))
+            && board.now_at(step.pc as usize) == access.pc
     })
 }
 
@@ -254,13 +254,14 @@ pub fn exchange_differs(board: &Board, succeeded: bool) -> Option<u8> {
 
 const FAILED_EXCHANGE: u8 = 3;
 
-fn matches(step: &Step, operation: &Operation) -> bool {
-    // A library may be loaded elsewhere, but not at another offset within a page.
+fn matches(board: &Board, step: &Step, operation: &Operation) -> bool {
+    // A library that is not instrumented may lie elsewhere unseen, but not at another offset within a page.
     const PAGE: usize = 4095;
     let same_place = step.pc == 0 || (step.pc as usize ^ operation.pc) & PAGE == 0;
     let numbers_a_thread = matches!(operation.code, Code::Fork | Code::Join);
-    let same_object =
-        step.address == 0 || numbers_a_thread || step.address as usize == operation.address;
+    let same_object = step.address == 0
+        || numbers_a_thread
+        || board.now_at(step.address as usize) == operation.address;
     same_place && same_object && is_of_kind(step, operation)
 }
 

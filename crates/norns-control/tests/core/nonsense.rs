@@ -165,6 +165,7 @@ fn run(seed: u64) -> Vec<Act> {
             hunts: &[1, 2, 3][..random.below(4)],
             pace: random.below(3) as i64 * 1_000_000_000,
             events_only: random.below(4) == 0,
+            modules: &[],
         });
     }
     for (number, thread) in memory.iter_mut().enumerate() {

@@ -103,7 +103,7 @@ fn load(text: &str, look: impl FnOnce(Schedule)) {
         Record::Thread(name) => names.push(name),
         Record::Step(step) => steps.push(step),
         Record::Hold(hold) => holds.push(hold),
-        Record::Hunt(_) | Record::Pace(_) | Record::EventsOnly => {}
+        Record::Hunt(_) | Record::Module { .. } | Record::Pace(_) | Record::EventsOnly => {}
     })
     .expect("a schedule of ours");
     look(Schedule {

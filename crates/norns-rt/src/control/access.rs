@@ -27,15 +27,16 @@ fn bit(pc: usize) -> (usize, u64) {
     (hash >> 6, 1 << (hash & 63))
 }
 
-/// Watches every place at which an access may have to wait or be held.
-pub fn watch(schedule: &Schedule) {
+/// Watches every place at which an access may have to wait or be held; `now_at` says where a recorded
+/// address is now.
+pub fn watch(schedule: &Schedule, now_at: impl Fn(usize) -> usize) {
     let accesses = schedule.steps.iter();
     let accesses = accesses.filter(|step| matches!(step.what, What::Access { .. }));
     let steps = accesses.map(|step| step.pc as usize);
     let holds = schedule.holds.iter().flatten().map(|hold| hold.pc as usize);
     let hunts = schedule.hunts.iter().copied();
     for pc in steps.chain(holds).chain(hunts) {
-        let (word, bit) = bit(pc);
+        let (word, bit) = bit(now_at(pc));
         WATCHED[word].fetch_or(bit, Ordering::Relaxed);
     }
 }

@@ -11,6 +11,7 @@
 //! | `serial` | the turn of a recording in which one thread runs at a time |
 //! | `thread` | what is kept of one thread outside of the core |
 //! | `schedule`, `report`, `output` | what is read, and what is told |
+//! | `modules` | libraries that are loaded late |
 //! | `futex`, `kernel` | waiting, and what the kernel knows of a thread |
 //!
 //! In detect mode without replay the real operations run as they are and only clocks are kept; the
@@ -23,6 +24,7 @@ pub mod access;
 pub mod barrier;
 pub mod futex;
 pub mod kernel;
+pub mod modules;
 pub mod monitor;
 pub mod once;
 pub mod operations;
@@ -105,7 +107,7 @@ pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
             let Some(schedule) = schedule::load(path) else {
                 sys::fatal(b"norns: the schedule cannot be read\n");
             };
-            access::watch(&schedule);
+            access::watch(&schedule, |address| address);
             core.follow(schedule);
         }
         let priorities = variable(environment::PRIORITIES)
@@ -116,6 +118,7 @@ pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
         drop(core);
         REPLAYING.store(true, Ordering::Relaxed);
     }
+    modules::begin();
     output::tell(Message::Begin);
     output::tell_maps();
     // SAFETY: the caller is the constructor.

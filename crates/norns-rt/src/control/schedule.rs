@@ -1,6 +1,6 @@
 //! Loading the schedule that a replay enforces: a file that stays mapped for good.
 
-use norns_control::Schedule;
+use norns_control::{Module, Schedule};
 
 use crate::schedule::{Record, Step, parse};
 use crate::sys;
@@ -8,16 +8,18 @@ use crate::sys;
 /// The schedule in this file; `None` when it cannot be read or is not understood.
 pub fn load(path: &[u8]) -> Option<Schedule<'static>> {
     let text = read_file(path)?;
-    let (mut step_count, mut name_count, mut hunt_count) = (0, 0, 0);
+    let (mut step_count, mut name_count, mut hunt_count, mut module_count) = (0, 0, 0, 0);
     let counted = parse(text, |record| {
         step_count += usize::from(matches!(record, Record::Step(_)));
         name_count += usize::from(matches!(record, Record::Thread(_)));
         hunt_count += usize::from(matches!(record, Record::Hunt(_)));
+        module_count += usize::from(matches!(record, Record::Module { .. }));
     });
     counted.ok()?;
     let mut steps: Table<Step> = Table::new(step_count)?;
     let mut names: Table<&'static str> = Table::new(name_count)?;
     let mut hunts: Table<usize> = Table::new(hunt_count)?;
+    let mut modules: Table<Module> = Table::new(module_count)?;
     let mut schedule = Schedule::empty();
     let mut hold_count = 0;
     let parsed = parse(text, |record| match record {
@@ -30,12 +32,18 @@ pub fn load(path: &[u8]) -> Option<Schedule<'static>> {
             }
         }
         Record::Hunt(pc) => hunts.push(pc as usize),
+        Record::Module { start, end, path } => modules.push(Module {
+            start: start as usize,
+            end: end as usize,
+            path,
+        }),
         Record::Pace(nanoseconds) => schedule.pace = nanoseconds as i64,
         Record::EventsOnly => schedule.events_only = true,
     });
     schedule.steps = steps.filled();
     schedule.names = names.filled();
     schedule.hunts = hunts.filled();
+    schedule.modules = modules.filled();
     parsed.ok().map(|()| schedule)
 }
 

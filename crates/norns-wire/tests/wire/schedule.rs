@@ -8,7 +8,7 @@ const NAMES: [&str; 3] = ["T0", "T0.1", "T0.1.12"];
 fn random_record(random: &mut Random) -> Record<'static> {
     let write = random.one_in(2);
     let size = random.number() as u32;
-    match random.below(5) {
+    match random.below(6) {
         0 => Record::Thread(random.pick(&NAMES)),
         1 => Record::Step(Step {
             thread: random.number() as u32,
@@ -31,6 +31,11 @@ fn random_record(random: &mut Random) -> Record<'static> {
             event: random.number() as u32,
         }),
         3 => Record::EventsOnly,
+        4 => Record::Module {
+            start: random.number(),
+            end: random.number(),
+            path: random.pick(&["/bin/program", "/a library.so"]),
+        },
         _ => Record::Hunt(random.number()),
     }
 }

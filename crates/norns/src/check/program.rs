@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -14,8 +13,8 @@ use norns_replay::record::Kept;
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
 use norns_replay::{
-    Behaviour, Course, Ended, Files, How, Inputs, Limits, Program, Replayer, Report, Sighting,
-    record,
+    Behaviour, Course, Ended, Files, How, Inputs, Limits, Modules, Program, Replayer, Report,
+    Sighting, record,
 };
 use norns_rules::Observed;
 use norns_trace::symbolise::Symboliser;
@@ -55,6 +54,8 @@ pub struct Checked<'a> {
     warned: bool,
     /// What replays of the last recording get from outside.
     inputs: Inputs,
+    /// Where the program's files lay in the last recording.
+    modules: Modules,
 }
 
 impl<'a> Checked<'a> {
@@ -76,6 +77,7 @@ impl<'a> Checked<'a> {
             replays: 0,
             warned: false,
             inputs: Inputs::default(),
+            modules: Modules::default(),
         }
     }
 
@@ -121,6 +123,7 @@ impl<'a> Checked<'a> {
         let conversation = recorded.conversation;
         let problems = inputs::unserved(&conversation, has_client);
         self.inputs = inputs::of_replays(&trace, conversation, has_client);
+        self.modules = Modules::of(&recorded.recording.info);
         self.recording_took = recorded.time;
         if run == 0 {
             self.first_took = recorded.time;
@@ -165,6 +168,13 @@ impl<'a> Checked<'a> {
         })
     }
 
+    /// Whether a place of the witness is in code that the replay did not see being loaded.
+    fn was_not_seen(&self, trace: &Trace, witness: &Witness, report: &Report) -> bool {
+        let events = witness.bug.events().into_iter();
+        let mut pcs = events.map(|event| trace.place(trace.events[event.index()].place).pc);
+        !report.maps.is_empty() && pcs.any(|pc| !self.modules.is_in(report, pc))
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             time: Duration::from_secs(self.arguments.time_limit),
@@ -196,6 +206,7 @@ impl<'a> Checked<'a> {
             pace: Some(self.recording_took),
             files: inputs::private_files(self.run),
             inputs: self.inputs.clone(),
+            modules: self.modules.clone(),
         }
     }
 }
@@ -304,7 +315,7 @@ impl norns_check::Program for Checked<'_> {
             sightings: Sighting::of(&replay.report),
             wait_loop: replay.report.spin.as_ref().map(|spin| spin.pc),
             forked: replay.report.forked,
-            loaded_later: is_loaded_later(trace, witness, &replay.report),
+            loaded_later: self.was_not_seen(trace, witness, &replay.report),
             events: replay.report.events.into_iter().map(observed).collect(),
         })
     }
@@ -342,24 +353,6 @@ impl norns_check::Program for Checked<'_> {
         self.warn_once(&report);
         Ok(Sighting::of(&report))
     }
-}
-
-/// Whether a place of the witness is in code that was not there when the program began.
-fn is_loaded_later(trace: &Trace, witness: &Witness, report: &Report) -> bool {
-    let ranges: Vec<_> = report.maps.lines().filter_map(code_range).collect();
-    let is_there = |pc: u64| ranges.iter().any(|range| range.contains(&pc));
-    let events = witness.bug.events().into_iter();
-    let mut pcs = events.map(|event| trace.place(trace.events[event.index()].place).pc);
-    !ranges.is_empty() && pcs.any(|pc| !is_there(pc))
-}
-
-/// The addresses of a line of `/proc/PID/maps`, if it is code.
-fn code_range(line: &str) -> Option<Range<u64>> {
-    let mut fields = line.split_whitespace();
-    let (from, to) = fields.next()?.split_once('-')?;
-    let address = |text| u64::from_str_radix(text, 16).ok();
-    let is_code = fields.next()?.contains('x');
-    is_code.then_some(address(from)?..address(to)?)
 }
 
 /// A custom event, from its thread and its words.

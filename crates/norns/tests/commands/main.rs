@@ -10,6 +10,7 @@ mod documents;
 mod inputs;
 mod install;
 mod licences;
+mod modules;
 mod names;
 mod order;
 mod record;
