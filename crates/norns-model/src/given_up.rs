@@ -4,8 +4,13 @@
 //! They are then taken to order nothing and to block nobody, and the rest of the trace is analysed as
 //! always. More schedules are allowed then than the program has; what is predicted is for a replay to
 //! try.
+//!
+//! A once whose initialiser ran before the recording began, so before the first thread, also orders nothing and
+//! blocks nobody. That is understood, and nothing is given up.
 
 use std::borrow::Cow;
+
+use rustc_hash::FxHashSet;
 
 use norns_trace::{EventIndex, MemoryOrder, ObjectId, Op, Trace};
 
@@ -22,7 +27,7 @@ pub fn give_up_objects(trace: &Trace) -> (Cow<'_, Trace>, Vec<NotAnalysed>) {
     let observed: Vec<EventIndex> = (0..trace.events.len())
         .map(EventIndex::from_index)
         .collect();
-    let mut rest = Cow::Borrowed(trace);
+    let mut rest = without_done_onces(trace);
     let mut given_up = Vec::new();
     loop {
         // What reads see is the same in every meaning, as long as the order is the recorded one.
@@ -41,12 +46,35 @@ pub fn give_up_objects(trace: &Trace) -> (Cow<'_, Trace>, Vec<NotAnalysed>) {
             name: name(trace, object),
             refusal,
         });
-        for event in &mut rest.to_mut().events {
-            if event.op.object() == Some(object) {
-                event.op = Op::Fence(MemoryOrder::Relaxed);
-            }
+        take_out(&mut rest, |known| known == object);
+    }
+}
+
+/// Puts what orders nothing in the place of all operations on these objects.
+fn take_out(trace: &mut Cow<Trace>, is_one: impl Fn(ObjectId) -> bool) {
+    for event in &mut trace.to_mut().events {
+        if event.op.object().is_some_and(&is_one) {
+            event.op = Op::Fence(MemoryOrder::Relaxed);
         }
     }
+}
+
+/// The trace without the passes of onces that no thread of it initialises.
+fn without_done_onces(trace: &Trace) -> Cow<'_, Trace> {
+    let (mut passed, mut begun) = (FxHashSet::default(), FxHashSet::default());
+    for event in &trace.events {
+        if let Op::OncePass(once) = event.op {
+            passed.insert(once);
+        } else if let Op::OnceBegin(once) = event.op {
+            begun.insert(once);
+        }
+    }
+    let mut rest = Cow::Borrowed(trace);
+    passed.retain(|once| !begun.contains(once));
+    if !passed.is_empty() {
+        take_out(&mut rest, |object| passed.contains(&object));
+    }
+    rest
 }
 
 fn name(trace: &Trace, id: ObjectId) -> String {
@@ -76,6 +104,20 @@ mod tests {
         let kept = |op: &Op| op.object().is_some();
         let kept: Vec<bool> = rest.events.iter().map(|event| kept(&event.op)).collect();
         assert_eq!(kept, [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_once_that_was_done_before_the_recording_is_understood() {
+        let trace = trace(
+            "A: once-pass o, once-begin p, once-end p
+             B: once-pass o, once-pass p",
+        );
+        let (rest, given_up) = give_up_objects(&trace);
+        assert_eq!(given_up, []);
+        let kept: Vec<bool> = { rest.events.iter() }
+            .map(|event| event.op.object().is_some())
+            .collect();
+        assert_eq!(kept, [false, true, true, false, true]);
     }
 
     #[test]
