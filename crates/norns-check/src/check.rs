@@ -438,12 +438,15 @@ impl<E> Check<'_, E> {
             let is_open = finding.status == Status::Predicted
                 && !self.options.list_refuted
                 && !findings::is_listed(&self.all, &finding);
+            // A loop goes round again when it reads another value.
+            let needs_other_reads =
+                *tier == Tier::OtherReads || confirmation.may_be_ordered_by_loop(&witness.bug);
             let watched =
                 confirmation.is_reliable && !confirmation.forked && !confirmation.loaded_later;
             if is_open && watched && is_refuted(&finding) {
                 refuted += 1;
                 self.leave(&finding, Reason::Replays);
-            } else if is_open && *tier == Tier::OtherReads {
+            } else if is_open && needs_other_reads {
                 other_reads += 1;
                 self.leave(&finding, Reason::OtherReads);
             } else {
