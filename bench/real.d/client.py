@@ -1,5 +1,5 @@
 """Clients of the servers in projects.py. A client waits until its server listens, talks to it and asks it to
-stop."""
+stop, if the server knows such a request."""
 import os
 import socket
 import subprocess
@@ -37,7 +37,12 @@ def redis(number):
     return lines + ["INCR k1\r\n", f"LPUSH list {number}\r\n", "LRANGE list 0 -1\r\n", "DEL k3\r\n"]
 
 
-KINDS = {"memcached": (21311, memcached, "shutdown\r\n"), "redis": (21312, redis, "SHUTDOWN NOSAVE\r\n")}
+def http(number):
+    return ["GET /README.md HTTP/1.0\r\n\r\n" if number % 2 else "GET / HTTP/1.0\r\n\r\n"]
+
+
+KINDS = {"memcached": (21311, memcached, "shutdown\r\n"), "redis": (21312, redis, "SHUTDOWN NOSAVE\r\n"),
+         "civetweb": (21313, http, None)}
 
 
 def command(kind):
@@ -55,7 +60,8 @@ def main():
                 thread.start()
             for thread in threads:
                 thread.join()
-            attempt(port, [stop])
+            if stop:
+                attempt(port, [stop])
             return
         except OSError:
             pass

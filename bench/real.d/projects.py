@@ -61,6 +61,9 @@ ALL = [
             ["./memcached", "-u", "root", "-l", "127.0.0.1", "-p", "21311", "-U", "0", "-t", "4", "-A"], package="memcached", client="memcached"),
     Project("redis", "make -j2 redis-server CC=$CC CXX=$CXX MALLOC=libc USE_SYSTEMD=no OPTIMIZATION=-O1",
             ["src/redis-server", "--port", "21312", "--bind", "127.0.0.1", "--io-threads", "3", "--save", ""], package="redis", client="redis"),
+    Project("civetweb", "$CC -g -O1 -Iinclude -DNO_SSL -DNO_CGI -DNDEBUG src/civetweb.c src/main.c -o server -pthread -ldl -lrt",
+            ["./server", "-listening_ports", "127.0.0.1:21313", "-document_root", ".", "-num_threads", "4"], package="civetweb",
+            client="civetweb"),
     Project("leveldb", """mkdir -p out; cd out; cmake .. -DCMAKE_C_COMPILER=$CC -DCMAKE_CXX_COMPILER=$CXX -DLEVELDB_BUILD_TESTS=OFF \
   -DLEVELDB_BUILD_BENCHMARKS=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo
 make -j2 leveldb; $CXX -g -O1 -std=c++17 -I../include $HERE/leveldb_threads.cc -o threads libleveldb.a -pthread $(grep -q snappy CMakeCache.txt && ls /usr/lib/*/libsnappy.so || true)""",
