@@ -2,7 +2,7 @@
 //!
 //! The classes and the idea are Portend's (Kasikci 2015, chapter 5). `race` says which accesses are meant
 //! and in which order a run made them, `native` which executions are made, `judge` what those of one race
-//! say, `conclude` what those of several say together, `models` what weaker memory models allow besides.
+//! say, `conclude` what those of several say together, `models` what weaker memory models allow besides, `paths` what other inputs lead to.
 //! Executions are real runs of the program, one thread at a time, in which the order is asked for
 //! (`norns_wire::environment::Constraint`) and everything else is up to a seed; so each can be repeated.
 //!
@@ -14,6 +14,7 @@ pub mod conclude;
 pub mod judge;
 pub mod models;
 pub mod native;
+pub mod paths;
 pub mod race;
 
 pub use judge::{Execution, Executions, Shown, Unclassified};

@@ -10,7 +10,9 @@
 
 use std::collections::BTreeSet;
 
-use norns_interpret::{Decision, End, How, Input, Limits, MemoryModel, Outcome, Place, explore};
+use norns_interpret::{
+    Decision, End, Exploration, How, Input, Limits, MemoryModel, Outcome, Place, explore,
+};
 use norns_ir::Program;
 use norns_report::{Class, Consequence, Memory};
 
@@ -75,7 +77,7 @@ pub fn explore_model(
     }
     let mut new: Vec<(Class, &Outcome)> = { weak.outcomes.iter() }
         .filter(|outcome| !known.contains(&seen(outcome)) && is_of(outcome, race))
-        .map(|outcome| (class(&outcome.end), outcome))
+        .map(|outcome| (class_of(&outcome.end), outcome))
         .collect();
     new.sort_by_key(|(class, _)| *class);
     let extent = match weak.is_complete {
@@ -96,6 +98,106 @@ pub fn explore_model(
     }
 }
 
+/// What a program does without one of its locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithoutLock {
+    /// The worst of what it then does and otherwise does not.
+    pub class: Class,
+    /// How it ends, and where threads were interrupted.
+    pub what: Vec<String>,
+    /// Interpreted runs with the lock, and without it.
+    pub runs: [usize; 2],
+    /// Whether all runs without it were made.
+    pub is_complete: bool,
+}
+
+/// Compares all interleavings with those in which calls that lock a mutex at this line do nothing. An error
+/// says why that cannot be done.
+pub fn without_lock(program: &Program, input: &Input, at: At) -> Result<WithoutLock, String> {
+    let explored = |without_lock| -> Result<Exploration, String> {
+        let how = How {
+            limits: Limits {
+                runs: RUNS,
+                steps: STEPS,
+                preemptions: u32::MAX,
+                ..Limits::default()
+            },
+            without_lock,
+            ..How::default()
+        };
+        let found = explore(program, input, &how);
+        match gave_up(&found.outcomes) {
+            Some(reason) => Err(format!("the interpreter gave up: {reason}")),
+            None => Ok(found),
+        }
+    };
+    let with = explored(None)?;
+    if !with.is_complete {
+        return Err(format!(
+            "{} interpreted runs are not all interleavings",
+            with.runs
+        ));
+    }
+    let mut instructions = program
+        .functions
+        .iter()
+        .flat_map(norns_ir::Function::listed);
+    let is_there = instructions.any(|(_, _, instruction)| {
+        instruction.place.is_some_and(|id| {
+            let place = program.place(id);
+            let place = Place {
+                file: program.file(place.file).name.clone(),
+                line: place.line,
+                function: String::new(),
+            };
+            is_at(&place, &[at.clone(), at.clone()])
+        })
+    });
+    if !is_there {
+        return Err("no code is at that line".to_owned());
+    }
+    let known: BTreeSet<Seen> = with.outcomes.iter().map(seen).collect();
+    let without = explored(Some(at))?;
+    let mut new: Vec<(Class, &Outcome)> = { without.outcomes.iter() }
+        .filter(|outcome| !known.contains(&seen(outcome)))
+        .map(|outcome| (class_of(&outcome.end), outcome))
+        .collect();
+    new.sort_by_key(|(class, _)| *class);
+    let (class, what) = match new.first() {
+        Some((class, outcome)) => (*class, shown(outcome)),
+        None => (Class::Harmless, Vec::new()),
+    };
+    Ok(WithoutLock {
+        class,
+        what,
+        runs: [with.runs, without.runs],
+        is_complete: without.is_complete,
+    })
+}
+
+/// How a run ends, what it prints, and where threads were interrupted.
+fn shown(outcome: &Outcome) -> Vec<String> {
+    let mut lines = vec![outcome.end.to_string()];
+    let output = String::from_utf8_lossy(&outcome.output()).into_owned();
+    if !output.is_empty() {
+        lines[0] += &format!(", with the output `{}`", output.trim_end().escape_debug());
+    }
+    for decision in &outcome.decisions {
+        if let Decision::Switched {
+            from,
+            to,
+            place: Some(place),
+        } = decision
+        {
+            lines.push(format!(
+                "thread {from} was interrupted at {}:{}, and thread {to} went on",
+                place.file, place.line
+            ));
+        }
+    }
+    lines
+}
+
 /// What tells two outcomes apart: the end and what was written.
 type Seen = (String, Vec<u8>);
 
@@ -110,7 +212,7 @@ fn gave_up(outcomes: &[Outcome]) -> Option<&str> {
     })
 }
 
-fn class(end: &End) -> Class {
+pub(crate) fn class_of(end: &End) -> Class {
     match end {
         End::Exited(_) | End::OutOfSteps | End::GaveUp(_) => Class::OutputDiffers,
         End::Signal(_)

@@ -9,7 +9,7 @@
 use norns_ir::Program;
 
 use crate::how::{How, Input};
-use crate::machine::{Choice, Loaded, Machine, Next};
+use crate::machine::{Choice, Loaded, Machine, Mode, Next};
 use crate::outcome::Outcome;
 
 /// What an exploration came to.
@@ -36,7 +36,7 @@ pub fn explore(program: &Program, input: &Input, how: &How) -> Exploration {
         runs: 0,
         is_complete: true,
     };
-    let first = match Machine::new(program, &loaded, input, how, true) {
+    let first = match Machine::new(program, &loaded, input, how, Mode::Explore) {
         Ok(machine) => machine,
         Err(end) => {
             exploration.add(Outcome::before_start(*end));

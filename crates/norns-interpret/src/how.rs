@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::invariant::Invariant;
+
 /// What the program gets from outside.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
@@ -27,6 +29,10 @@ pub struct How {
     pub memory: MemoryModel,
     pub preemption: Preemption,
     pub limits: Limits,
+    /// What must hold where no lock is held, and at the end; if not, the run ends as at an assertion.
+    pub invariant: Option<Invariant>,
+    /// Locks that are not taken: calls at this file and line do nothing.
+    pub without_lock: Option<(String, u32)>,
 }
 
 /// Where a running thread can be interrupted in favour of another one.
@@ -87,6 +93,8 @@ impl Default for How {
             memory: MemoryModel::SequentiallyConsistent,
             preemption: Preemption::Anywhere,
             limits: Limits::default(),
+            invariant: None,
+            without_lock: None,
         }
     }
 }

@@ -12,6 +12,7 @@
 mod explore;
 mod files;
 mod how;
+mod invariant;
 mod library;
 mod lower;
 mod machine;
@@ -19,6 +20,7 @@ mod memory;
 mod op;
 mod outcome;
 mod state;
+pub mod symbolic;
 mod synchronisation;
 mod weak;
 
@@ -27,12 +29,14 @@ use norns_random::Random;
 
 pub use explore::{Exploration, explore};
 pub use how::{Access, How, Input, Limits, MemoryModel, Order, Preemption};
+pub use invariant::Invariant;
 pub use outcome::{
     Channel, Decision, End, Enforcement, MemoryError, MemoryErrorKind, Outcome, Place, Waiting,
     Write,
 };
 
-use machine::{Choice, Loaded, Machine};
+use machine::{Choice, Loaded, Machine, Mode};
+use symbolic::{Marks, Path};
 
 /// A program that is ready to be run, any number of times.
 pub struct Interpreter<'p> {
@@ -53,9 +57,19 @@ impl<'p> Interpreter<'p> {
     /// Runs the program once. What can be decided in several ways is decided by the seed.
     #[must_use]
     pub fn run(&self, input: &Input, how: &How) -> Outcome {
-        let mut machine = match Machine::new(self.program, &self.loaded, input, how, false) {
+        self.run_in(input, how, Mode::Run).0
+    }
+
+    /// Runs the program once and follows the bytes of the input that are variable.
+    #[must_use]
+    pub fn follow(&self, input: &Input, marks: &Marks, how: &How) -> (Outcome, Path) {
+        self.run_in(input, how, Mode::Follow(marks))
+    }
+
+    fn run_in(&self, input: &Input, how: &How, mode: Mode<'_>) -> (Outcome, Path) {
+        let mut machine = match Machine::new(self.program, &self.loaded, input, how, mode) {
             Ok(machine) => machine,
-            Err(end) => return Outcome::before_start(*end),
+            Err(end) => return (Outcome::before_start(*end), Path::default()),
         };
         let mut random = Random::new(how.seed);
         let end = loop {
@@ -73,7 +87,7 @@ impl<'p> Interpreter<'p> {
                 Err(end) => break end,
             }
         };
-        machine.finish(*end)
+        machine.finish_path(*end)
     }
 }
 

@@ -8,9 +8,11 @@
 //! Memory that was never written reads as zero. It is an error where a branch or an address depends on it
 //! directly (`is_strict`); copies of it, as of padding, are not.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::outcome::{MemoryError, MemoryErrorKind};
+use crate::symbolic::Part;
 
 /// The offset of an object's first byte, so that small negative indices stay in the object's range.
 const START: u32 = 4096;
@@ -69,6 +71,9 @@ pub(crate) struct Memory {
     /// Raised by every write that changed something, if `counts_changes`.
     pub(crate) changes: u64,
     pub(crate) counts_changes: bool,
+    /// The bytes that depend on variables of the input, by address; only those if `has_shadow`.
+    shadow: Rc<BTreeMap<u64, Part>>,
+    has_shadow: bool,
 }
 
 pub(crate) fn address_of(object: ObjectId) -> u64 {
@@ -109,6 +114,8 @@ impl Memory {
             allocated: 0,
             changes: 0,
             counts_changes: false,
+            shadow: Rc::default(),
+            has_shadow: false,
         }
     }
 
@@ -268,6 +275,9 @@ impl Memory {
                 if object.unwritten.is_some() {
                     object.mark_written(offset, new.len());
                 }
+                if self.has_shadow {
+                    self.put_shadow(address, new.len() as u64, &[]);
+                }
                 return Ok(());
             }
         }
@@ -289,7 +299,11 @@ impl Memory {
             }
             _ => Vec::new(),
         };
+        let shadow = self.shadow_of(from, count);
         self.write(to, &bytes)?;
+        if !shadow.is_empty() {
+            self.put_shadow(to, count, &shadow);
+        }
         if !unwritten.is_empty()
             && let Some(chunk) = self.chunks.get_mut(object_of(to).0 as usize / CHUNK)
             && let Slot::Live(object) =
@@ -306,6 +320,30 @@ impl Memory {
             }
         }
         Ok(())
+    }
+
+    /// What is known of bytes that depend on variables, each with its distance from the address.
+    pub(crate) fn shadow_of(&self, address: u64, bytes: u64) -> Vec<(u64, Part)> {
+        if !self.has_shadow {
+            return Vec::new();
+        }
+        let range = self.shadow.range(address..address.saturating_add(bytes));
+        range.map(|(at, part)| (at - address, *part)).collect()
+    }
+
+    /// Replaces what is known of a range of bytes.
+    pub(crate) fn put_shadow(&mut self, address: u64, bytes: u64, parts: &[(u64, Part)]) {
+        let range = address..address.saturating_add(bytes);
+        let old: Vec<u64> = self.shadow.range(range).map(|(at, _)| *at).collect();
+        if old.is_empty() && parts.is_empty() {
+            return;
+        }
+        self.has_shadow = true;
+        let shadow = Rc::make_mut(&mut self.shadow);
+        for at in old {
+            shadow.remove(&at);
+        }
+        shadow.extend(parts.iter().map(|&(at, part)| (address + at, part)));
     }
 
     /// Gives a new value to an object that the program cannot write, before it starts.

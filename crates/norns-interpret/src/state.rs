@@ -9,6 +9,7 @@ use crate::files::Files;
 use crate::memory::{Memory, ObjectId};
 use crate::op::Shape;
 use crate::outcome::Write;
+use crate::symbolic::Expression;
 use crate::synchronisation::{Synchronisation, Wait};
 use crate::weak::{Clock, Histories, View};
 
@@ -52,6 +53,8 @@ pub(crate) struct Exception {
 #[derive(Clone)]
 pub(crate) struct Thread {
     pub(crate) registers: Vec<u64>,
+    /// For each register, what it is as a function of the input; registers beyond the end are constants.
+    pub(crate) shadow: Vec<Option<Expression>>,
     pub(crate) frames: Vec<Frame>,
     /// The stack slots of its functions.
     pub(crate) stack: Vec<ObjectId>,
@@ -67,6 +70,8 @@ pub(crate) struct Thread {
     pub(crate) errno: Option<ObjectId>,
     pub(crate) specific: BTreeMap<u32, u64>,
     pub(crate) at_end: Vec<Handler>,
+    /// Mutexes that the run does without, and that the thread would hold.
+    pub(crate) left_out: Vec<u64>,
     /// Exceptions that are handled, innermost last.
     pub(crate) caught: Vec<u64>,
     /// The exception that is thrown, and the selector of the landing pad it goes to.
@@ -151,6 +156,7 @@ impl Thread {
     pub(crate) fn new(clock: Clock) -> Self {
         Self {
             registers: Vec::new(),
+            shadow: Vec::new(),
             frames: Vec::new(),
             stack: Vec::new(),
             status: Status::Ready,
@@ -163,6 +169,7 @@ impl Thread {
             errno: None,
             specific: BTreeMap::new(),
             at_end: Vec::new(),
+            left_out: Vec::new(),
             caught: Vec::new(),
             thrown: (0, 0),
             held_since: None,
@@ -171,6 +178,20 @@ impl Thread {
             clock,
             view: View::default(),
         }
+    }
+
+    pub(crate) fn shadow_of(&self, register: usize) -> Option<Expression> {
+        self.shadow.get(register).copied().flatten()
+    }
+
+    pub(crate) fn put_shadow(&mut self, register: usize, expression: Option<Expression>) {
+        if self.shadow.len() <= register {
+            if expression.is_none() {
+                return;
+            }
+            self.shadow.resize(register + 1, None);
+        }
+        self.shadow[register] = expression;
     }
 
     pub(crate) fn is_ready(&self) -> bool {

@@ -1,11 +1,15 @@
 //! Small programs and how the interpreter must see them end.
 
+use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use norns_interpret::symbolic::{
+    Answer, Condition, Expressions, Inputs, Mark, Marks, Solver, Source,
+};
 use norns_interpret::{
-    Access, End, Enforcement, How, Input, Interpreter, MemoryErrorKind, Order, Outcome,
+    Access, End, Enforcement, How, Input, Interpreter, Invariant, MemoryErrorKind, Order, Outcome,
 };
 use norns_ir::{FrontEnd, Program};
 
@@ -442,4 +446,106 @@ fn memory_errors_name_their_kind() {
     assert_eq!(error.kind, MemoryErrorKind::Null);
     assert!(error.is_write);
     assert_eq!(outcome.stack.len(), 1);
+}
+
+/// No solver: only conditions on one or two bytes are decided.
+struct NoSolver;
+
+impl Solver for NoSolver {
+    fn solve(&mut self, _: &Expressions, _: &[Condition], _: &[u32]) -> Answer {
+        Answer::Unknown
+    }
+}
+
+/// Whether some input of at most `bytes` bytes on standard input makes a program end so, found branch by
+/// branch.
+fn reaches(text: &str, bytes: u32, end: &str) -> bool {
+    let text = format!(
+        "#include <ctype.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+         #include <unistd.h>\n{text}"
+    );
+    let program = compiled(&text);
+    let interpreter = Interpreter::new(&program);
+    let marks = Marks(vec![Mark {
+        source: Source::StandardInput,
+        bytes,
+    }]);
+    let mut open = VecDeque::from([vec![0; bytes as usize]]);
+    let mut seen = HashSet::new();
+    let mut inputs = Inputs::default();
+    while let Some(bytes) = open.pop_front() {
+        if seen.len() > 2_000 || !seen.insert(bytes.clone()) {
+            continue;
+        }
+        let input = marks.with(&Input::default(), &bytes);
+        let (outcome, path) = interpreter.follow(&input, &marks, &How::default());
+        if outcome.end.to_string() == end {
+            return true;
+        }
+        for step in (0..path.steps.len()).filter(|&step| path.steps[step].is_branch) {
+            let turned = path.turned(step);
+            open.extend(inputs.find(&path.expressions, &turned, &bytes, &mut NoSolver));
+        }
+    }
+    false
+}
+
+#[test]
+fn inputs_for_other_paths_are_found() {
+    let check = |text: &str, end: &str| assert!(reaches(text, 6, end), "{text}");
+    check(
+        "int main(void) { int c = getchar(); if (c == 'x') return 3; return 0; }",
+        "exit status 3",
+    );
+    check(
+        "int main(void) { char b[4]; read(0, b, 3); switch (b[1]) { case 'p': return 4; default: return 0; } }",
+        "exit status 4",
+    );
+    check(
+        "int main(void) { char w[8], c[8]; if (!fgets(w, 7, stdin)) return 1; strcpy(c, w);\n\
+         if (strncmp(c, \"go\", 2) == 0) return 5; return 0; }",
+        "exit status 5",
+    );
+    check(
+        "int main(void) { char w[8]; if (!fgets(w, 7, stdin)) return 1;\n\
+         if (isdigit(w[0]) && toupper(w[1]) == 'K' && w[1] != 'K') return 6; return 0; }",
+        "exit status 6",
+    );
+    check(
+        "int main(void) { char w[8]; if (!fgets(w, 7, stdin)) return 1; if (atoi(w) == 42) return 7; return 0; }",
+        "exit status 7",
+    );
+    check(
+        "static int t[10]; int main(void) { unsigned c = getchar(); if (c < 20) return t[c]; return 0; }",
+        "read of 4 bytes out of bounds (t)",
+    );
+    check(
+        "int main(void) { unsigned c = getchar(); if (c) return 100 / (c - 66); return 0; }",
+        "signal 8",
+    );
+    assert!(!reaches(
+        "int main(void) { unsigned c = getchar() & 15; if (c == 16) return 9; return 0; }",
+        1,
+        "exit status 9"
+    ));
+}
+
+#[test]
+fn an_invariant_ends_a_run_that_breaks_it() {
+    let text = "#include <pthread.h>\nint a = 5, b[2] = {0, 5}; pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\n\
+                int main(void) { pthread_mutex_lock(&m); a--; pthread_mutex_unlock(&m);\n\
+                pthread_mutex_lock(&m); b[1]++; pthread_mutex_unlock(&m); return 0; }";
+    let end = |invariant: &str| {
+        let how = How {
+            invariant: Some(Invariant::parse(invariant).unwrap()),
+            ..How::default()
+        };
+        run(text, &how).end.to_string()
+    };
+    assert_eq!(end("end: a + b[1] == 10"), "exit status 0");
+    assert_eq!(
+        end("a + b[1] == 10"),
+        "assertion failed: invariant a + b[1] == 10"
+    );
+    assert_eq!(end("a > 0 && a <= 5"), "exit status 0");
 }

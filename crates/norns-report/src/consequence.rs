@@ -116,6 +116,7 @@ impl Consequence {
     pub fn words(&self) -> String {
         let class = self.class.words();
         match self.memory {
+            Memory::Sc if self.evidence.predicted.is_some() => format!("{class} (predicted)"),
             Memory::Sc => class.into(),
             Memory::Tso | Memory::Weak => {
                 format!("{class} (predicted, memory model {})", self.memory.name())
@@ -125,6 +126,13 @@ impl Consequence {
 
     /// One sentence: what happens, in which order, how often.
     pub fn sentence(&self) -> String {
+        match &self.input {
+            Some(input) => format!("{}; with {input}", self.what_happens()),
+            None => self.what_happens(),
+        }
+    }
+
+    fn what_happens(&self) -> String {
         if let Some(predicted) = &self.evidence.predicted {
             return predicted.clone();
         }

@@ -272,7 +272,7 @@ fn check(
         let left = budget.saturating_sub(deadline.spent());
         let limit = Duration::from_secs(arguments.time_limit).min(LONGEST_EXECUTION);
         let deadline = Deadline::after(left);
-        let executions = arguments.executions;
+        let executions = arguments.executions.clone();
         classify::classify_all(run, program, executions, limit, &deadline, &mut findings)?;
     }
     Ok(findings)

@@ -1,6 +1,11 @@
 //! `norns classify ID`, and `check --classify`: what does a race do to the program?
 
+pub mod again;
+mod paths;
 mod program;
+mod solver;
+mod variables;
+mod without_lock;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,15 +17,14 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use norns_classify::conclude::{self, conclude};
 use norns_classify::models;
-use norns_classify::{Found, Options, Order, Program as _, Race, Shown, Unclassified};
+use norns_classify::{Found, Options, Race, Shown, Unclassified};
 use norns_interpret::Input;
 use norns_model::NotAnalysed;
-use norns_replay::{Constraint, Disturbance, Ended, ForFailure, How, Program, Proof};
+use norns_replay::{Program, Proof};
 use norns_report::kind::Group;
 use norns_report::{
     Class, Consequence, Finding, Findings, Memory, Place, Status, Verdict, bug_events,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::check::saved;
@@ -28,14 +32,21 @@ use crate::check::witness::SavedWitness;
 use crate::deadline::Deadline;
 use crate::progress::Stage;
 use crate::runs::{Run, Scope};
-use crate::{replay, scan, sketch};
+use crate::scan;
+use again::SavedOrders;
 use program::Executions;
+use variables::Word;
 
 #[derive(clap::Args)]
 #[command(after_help = "Exit status: 0 the race has a class, 2 Norns could not do its job.")]
 pub struct Arguments {
-    /// The finding's id, or its beginning
-    id: String,
+    /// The finding's id, or its beginning; with --without-lock the sources, or a program built with
+    /// NORNS_BITCODE=1
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// What if the mutex that is locked there were not? Interprets the program with and without
+    #[arg(long, value_name = "FILE:LINE")]
+    without_lock: Option<String>,
     #[command(flatten)]
     executions: ExecutionArguments,
     /// Seconds that the executions may take
@@ -51,7 +62,7 @@ pub struct Arguments {
 }
 
 /// How much is executed for each race.
-#[derive(Clone, Copy, clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct ExecutionArguments {
     /// With how many schedules before a race each of its orders is executed
     #[arg(long, default_value_t = 5, value_name = "NUMBER")]
@@ -63,6 +74,14 @@ pub struct ExecutionArguments {
     /// consistency shows is predicted. Needs the sources, or a program built with NORNS_BITCODE=1
     #[arg(long, value_enum, default_value_t = MemoryName::Sc, value_name = "MODEL")]
     memory: MemoryName,
+    /// Also look for other inputs with which the race does harm: these bytes of the input are variable.
+    /// Words are stdin, argv, file:PATH and env:NAME, each with `:BYTES` or without
+    #[arg(long, value_delimiter = ',', value_name = "WORDS")]
+    symbolic: Vec<Word>,
+    /// What must hold of the program's global variables, as an expression of C: looked at in interpreted runs
+    /// where no lock is held and at the end, or only there if it begins with `end:`
+    #[arg(long, value_name = "EXPRESSION")]
+    invariant: Option<String>,
 }
 
 /// A memory model, as a word of the command line.
@@ -87,7 +106,12 @@ impl MemoryName {
 }
 
 impl ExecutionArguments {
-    fn options(self) -> Options {
+    /// Whether interpreted runs look for more than what executions show.
+    fn looks_further(&self) -> bool {
+        !self.symbolic.is_empty() || self.invariant.is_some()
+    }
+
+    fn options(&self) -> Options {
         Options {
             paths: self.paths,
             schedules: self.schedules,
@@ -122,7 +146,16 @@ impl ClassName {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let (run, finding) = Run::with_finding(&arguments.id, arguments.scope)?;
+    if let Some(place) = &arguments.without_lock {
+        return without_lock::run(place, &arguments.ids, arguments.format);
+    }
+    let [id] = &arguments.ids[..] else {
+        bail!(
+            "one finding at a time can be classified, not {}",
+            arguments.ids.len()
+        );
+    };
+    let (run, finding) = Run::with_finding(id, arguments.scope)?;
     if finding.kind.group() != Group::Race {
         bail!(
             "{} is no race but a {}: only races have two orders",
@@ -141,7 +174,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let classifier = Classifier {
         run: &run,
         program: &program,
-        arguments: arguments.executions,
+        arguments: &arguments.executions,
         limit: Duration::from_secs(arguments.time_limit),
     };
     let deadline = Deadline::after(Duration::from_secs(arguments.budget));
@@ -153,7 +186,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     run.save("findings.json", &findings)?;
     match arguments.format {
         Format::Json => {
-            let answer = json!({"format": FORMAT, "id": id, "consequence": consequence});
+            let answer = json!({"format": again::FORMAT, "id": id, "consequence": consequence});
             println!("{}", serde_json::to_string_pretty(&answer)?);
         }
         Format::Text => {
@@ -188,7 +221,7 @@ pub fn classify_all(
     let classifier = Classifier {
         run,
         program,
-        arguments,
+        arguments: &arguments,
         limit,
     };
     let reasons = classifier.classify(&mut races, deadline)?.into_iter();
@@ -201,7 +234,7 @@ pub fn classify_all(
 struct Classifier<'a> {
     run: &'a Run,
     program: &'a Program,
-    arguments: ExecutionArguments,
+    arguments: &'a ExecutionArguments,
     /// For one execution.
     limit: Duration,
 }
@@ -228,7 +261,10 @@ impl Classifier<'_> {
             });
             let own = &*findings[at];
             let id = variant.map_or(&own.id, |variant| &own.variants[variant].id);
-            let share = deadline.left() / (all.len() - done) as u32;
+            let mut share = deadline.left() / (all.len() - done) as u32;
+            if self.arguments.looks_further() {
+                share /= 2;
+            }
             let shown = shown(own);
             match self.execute(id, shown, Deadline::after(share))? {
                 Ok(found) => executed.push((at, variant, found)),
@@ -248,7 +284,10 @@ impl Classifier<'_> {
         let folder = format!("{}/", self.run.about()?.folder.display());
         let mut interpreted =
             Interpreted::new(self.run, self.program, self.arguments.memory.memory());
+        let mut left = executed.len() as u32;
         for ((at, variant, found), judged) in executed.iter().zip(conclude(&races)) {
+            let share = Deadline::after(deadline.left() / left);
+            left -= 1;
             let finding = &mut *findings[*at];
             let mut consequence = match judged {
                 Ok(consequence) => consequence,
@@ -263,6 +302,20 @@ impl Classifier<'_> {
             }
             let own = variant.map_or(&*finding, |variant| &finding.variants[variant]);
             interpreted.add(&own.places, &mut consequence);
+            if self.arguments.looks_further() && consequence.class > Class::SpecViolated {
+                let searched = paths::Searched {
+                    id: variant.map_or(&finding.id, |one| &finding.variants[one].id),
+                    places: &own.places,
+                    shown: shown(finding),
+                };
+                match interpreted.read() {
+                    Ok(code) => self.other_inputs(code, &searched, &share, &mut consequence)?,
+                    Err(error) => {
+                        let note = format!("other inputs: not looked at: {error}");
+                        consequence.evidence.notes.push(note);
+                    }
+                }
+            }
             if found.is_over {
                 let note = "the time was up before all executions were made";
                 consequence.evidence.notes.push(note.into());
@@ -286,7 +339,7 @@ impl Classifier<'_> {
         let mut executions = Executions::new(self.run, self.program, &trace, self.limit, deadline)?;
         let found =
             norns_classify::classify(&mut executions, &race, shown, self.arguments.options())?;
-        let saved = SavedOrders::of(found.examples);
+        let saved = SavedOrders::of(found.examples, None);
         self.run.save(&format!("{id}.orders.json"), &saved)?;
         Ok(Ok(found))
     }
@@ -310,6 +363,16 @@ impl<'a> Interpreted<'a> {
         }
     }
 
+    /// The code and the recorded input, or why they cannot be had.
+    fn read(&mut self) -> Result<(&norns_ir::Program, &Input), String> {
+        let (run, program) = (self.run, self.program);
+        let read = || read(run, program).map_err(|error| format!("{error:#}"));
+        match self.read.get_or_insert_with(read) {
+            Ok((program, input)) => Ok((program, input)),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
     /// Adds what the memory model lets the race of these places do.
     fn add(&mut self, places: &[Place], consequence: &mut Consequence) {
         let [first, second] = places else {
@@ -318,12 +381,12 @@ impl<'a> Interpreted<'a> {
         if self.memory == Memory::Sc || consequence.class == Class::SpecViolated {
             return;
         }
-        let read = || read(self.run, self.program).map_err(|error| format!("{error:#}"));
-        match self.read.get_or_insert_with(read) {
+        let memory = self.memory;
+        match self.read() {
             Ok((program, input)) => {
                 let at = |place: &Place| (place.file.clone(), place.line);
                 let race = [at(first), at(second)];
-                models::explore_model(program, input, &race, self.memory, consequence);
+                models::explore_model(program, input, &race, memory, consequence);
             }
             Err(error) => {
                 let note = format!(
@@ -387,102 +450,4 @@ fn race(run: &Run, id: &str) -> Result<Result<(Race, PathBuf), String>> {
         [first, second] => Ok((Race::of(&trace, [first, second]), path)),
         _ => Err("it is not about two accesses".into()),
     })
-}
-
-/// `norns replay --order`: runs the program once more with the order, and shows what it prints.
-pub fn again(
-    run: &Run,
-    finding: &Finding,
-    program: &Program,
-    order: Order,
-    arguments: &replay::Arguments,
-) -> Result<ExitCode> {
-    let id = &finding.id;
-    let Ok(saved) = run.load::<SavedOrders>(&format!("{id}.orders.json")) else {
-        bail!("the orders of {id} were not executed yet\n help: norns classify {id}");
-    };
-    let Some(how) = saved.how(order) else {
-        bail!("norns classify could not make this order of {id} happen");
-    };
-    let (race, trace) = match race(run, id)? {
-        Ok(found) => found,
-        Err(reason) => bail!("{id} cannot be executed: {reason}"),
-    };
-    let limit = Duration::from_secs(arguments.time_limit);
-    let mut executions = Executions::new(run, program, &trace, limit, Deadline::after(limit))?;
-    if arguments.gdb {
-        return sketch::again::debug(run, program, How::ForFailure(how));
-    }
-    replay::repeat(arguments, finding, || {
-        let executed = executions.execute(how)?;
-        if arguments.times == 1 {
-            print!("{}", executed.output);
-        }
-        let ended = executed.ended.describe();
-        let failed = !matches!(executed.ended, Ended::Exited(_));
-        let happened = [false, true].map(|every| race.order_in(&executed.trace, every, failed));
-        Ok(match happened.contains(&Some(order)) {
-            true => Ok(format!(
-                "the accesses came in this order, and the program {ended}"
-            )),
-            false => Err(format!(
-                "the accesses did not come in this order; the program {ended}"
-            )),
-        })
-    })
-}
-
-/// The version of the form.
-const FORMAT: u32 = 1;
-
-/// For each order of a race, a run in which it happened.
-#[derive(Serialize, Deserialize)]
-struct SavedOrders {
-    format: u32,
-    orders: [Option<SavedExecution>; 2],
-}
-
-#[derive(Serialize, Deserialize)]
-struct SavedExecution {
-    seed: u64,
-    stretch: u32,
-    /// The text of a `Constraint`.
-    constraint: Option<String>,
-}
-
-impl SavedOrders {
-    fn of(examples: [Option<ForFailure>; 2]) -> Self {
-        let saved = |how: ForFailure| {
-            let (seed, stretch) = match how.disturbance {
-                Disturbance::Turns { seed, stretch } => (seed, stretch),
-                Disturbance::Nothing | Disturbance::Delays { .. } => return None,
-            };
-            let constraint = how.constraint.map(|constraint| {
-                let mut text = String::new();
-                let _ = constraint.encode(&mut text);
-                text
-            });
-            Some(SavedExecution {
-                seed,
-                stretch,
-                constraint,
-            })
-        };
-        Self {
-            format: FORMAT,
-            orders: examples.map(|example| example.and_then(saved)),
-        }
-    }
-
-    /// The run with (1) before (2), or with (2) before (1).
-    fn how(&self, order: Order) -> Option<ForFailure> {
-        let saved = self.orders[order.index()].as_ref()?;
-        Some(ForFailure {
-            disturbance: Disturbance::Turns {
-                seed: saved.seed,
-                stretch: saved.stretch,
-            },
-            constraint: saved.constraint.as_deref().and_then(Constraint::parse),
-        })
-    }
 }

@@ -67,7 +67,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             OrderName::FirstThenSecond => Order::FirstThenSecond,
             OrderName::SecondThenFirst => Order::SecondThenFirst,
         };
-        return classify::again(&run, &finding, &program, order, &arguments);
+        return classify::again::again(&run, &finding, &program, order, &arguments);
     }
     if finding.kind == Kind::Failure {
         return again::run(&run, &finding, &program, &arguments);

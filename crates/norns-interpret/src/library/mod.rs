@@ -11,6 +11,7 @@ mod process;
 mod stdio;
 mod strings;
 mod strings_cxx;
+mod symbolic;
 mod thread;
 mod thread_cxx;
 mod time;
@@ -18,6 +19,8 @@ mod time;
 use crate::machine::{Machine, Stop};
 use crate::op::Shape;
 use crate::synchronisation::Wait;
+
+pub(crate) use symbolic::Before;
 
 /// A call of a function of the library.
 pub(crate) struct Call<'m, 'p> {

@@ -7,6 +7,7 @@ use crate::memory::{Region, address_of};
 use crate::op::Shape;
 use crate::outcome::{Channel, End};
 use crate::state::{After, Handler, Resume, Sort};
+use crate::symbolic::Source;
 
 pub(super) fn find(name: &str) -> Option<Model> {
     Some(match name {
@@ -107,7 +108,8 @@ fn get_environment(call: &mut Call<'_, '_>) -> Done {
     if let Some(&object) = call.machine.state.named.get(&name) {
         return Ok(Flow::Return(address_of(object)));
     }
-    let address = call.machine.library_string(&value);
+    let source = Source::Environment(name[..name.len() - 1].to_vec());
+    let address = call.machine.input_string(&value, &source);
     call.machine
         .state
         .named

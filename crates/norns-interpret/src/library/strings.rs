@@ -27,19 +27,70 @@ pub(super) fn find(name: &str) -> Option<Model> {
         "strpbrk" => first_of,
         "strtok_r" | "__strtok_r" => next_token,
         "strerror" => error_text,
-        "toupper" => |call| character(call, |byte| byte.to_ascii_uppercase()),
-        "tolower" => |call| character(call, |byte| byte.to_ascii_lowercase()),
-        "isdigit" => |call| class(call, |byte| byte.is_ascii_digit()),
-        "isalpha" => |call| class(call, |byte| byte.is_ascii_alphabetic()),
-        "isalnum" => |call| class(call, |byte| byte.is_ascii_alphanumeric()),
-        "isspace" => |call| class(call, |byte| byte.is_ascii_whitespace() || byte == 11),
-        "isupper" => |call| class(call, |byte| byte.is_ascii_uppercase()),
-        "islower" => |call| class(call, |byte| byte.is_ascii_lowercase()),
-        "isprint" => |call| class(call, |byte| (32..127).contains(&byte)),
-        "isxdigit" => |call| class(call, |byte| byte.is_ascii_hexdigit()),
-        "ispunct" => |call| class(call, |byte| byte.is_ascii_punctuation()),
+        "__ctype_b_loc" => |call| table(call, 2, classes),
+        "__ctype_toupper_loc" => |call| table(call, 4, |byte| byte.to_ascii_uppercase().into()),
+        "__ctype_tolower_loc" => |call| table(call, 4, |byte| byte.to_ascii_lowercase().into()),
+        _ if of_byte(name).is_some() => character,
         _ => return None,
     })
+}
+
+/// What a function of one character makes of it: another one, or 1 if it is in a class and 0 if not.
+pub(super) fn of_byte(name: &str) -> Option<fn(u8) -> u8> {
+    Some(match name {
+        "toupper" => |byte| byte.to_ascii_uppercase(),
+        "tolower" => |byte| byte.to_ascii_lowercase(),
+        "isdigit" => |byte| byte.is_ascii_digit().into(),
+        "isalpha" => |byte| byte.is_ascii_alphabetic().into(),
+        "isalnum" => |byte| byte.is_ascii_alphanumeric().into(),
+        "isspace" => |byte| (byte.is_ascii_whitespace() || byte == 11).into(),
+        "isupper" => |byte| byte.is_ascii_uppercase().into(),
+        "islower" => |byte| byte.is_ascii_lowercase().into(),
+        "isprint" => |byte| (32..127).contains(&byte).into(),
+        "isxdigit" => |byte| byte.is_ascii_hexdigit().into(),
+        "ispunct" => |byte| byte.is_ascii_punctuation().into(),
+        _ => return None,
+    })
+}
+
+/// The bits of glibc's table of classes, in the byte order of x86.
+fn classes(byte: u8) -> u32 {
+    let has = |name: &str, bit: u32| of_byte(name).map_or(0, |is_in| u32::from(is_in(byte)) << bit);
+    let blank = u32::from(byte == b' ' || byte == b'\t');
+    let (is_control, is_graphic) = (byte.is_ascii_control(), byte.is_ascii_graphic());
+    has("isupper", 8)
+        | has("islower", 9)
+        | has("isalpha", 10)
+        | has("isdigit", 11)
+        | has("isxdigit", 12)
+        | has("isspace", 13)
+        | has("isprint", 14)
+        | u32::from(is_graphic) << 15
+        | blank
+        | u32::from(is_control) << 1
+        | has("ispunct", 2)
+        | has("isalnum", 3)
+}
+
+/// The address of a pointer into a table that goes from -128 to 255.
+fn table(call: &mut Call<'_, '_>, bytes: usize, entry: fn(u8) -> u32) -> Done {
+    let name = call.name.as_bytes().to_vec();
+    if let Some(&object) = call.machine.state.named.get(&name) {
+        return Ok(Flow::Return(address_of(object)));
+    }
+    let entries = (-128..=255).flat_map(|number: i32| {
+        let value = u8::try_from(number).map_or(0, entry);
+        value.to_le_bytes()[..bytes].to_vec()
+    });
+    let entries: Vec<u8> = entries.collect();
+    let memory = &mut call.machine.state.memory;
+    let object = memory.allocate(entries.len() as u64, Region::Library, true);
+    memory.initialise(object, entries);
+    let middle = address_of(object) + 128 * bytes as u64;
+    let pointer = memory.allocate(8, Region::Library, true);
+    memory.initialise(pointer, middle.to_le_bytes().to_vec());
+    call.machine.state.named.insert(name, pointer);
+    Ok(Flow::Return(address_of(pointer)))
 }
 
 fn length(call: &mut Call<'_, '_>) -> Done {
@@ -209,13 +260,10 @@ fn error_text(call: &mut Call<'_, '_>) -> Done {
     Ok(Flow::Return(call.machine.library_string(text.as_bytes())))
 }
 
-fn character(call: &mut Call<'_, '_>, map: fn(u8) -> u8) -> Done {
-    match u8::try_from(call.int(0)) {
-        Ok(byte) => int(i32::from(map(byte))),
-        Err(_) => int(call.int(0)),
+fn character(call: &mut Call<'_, '_>) -> Done {
+    let is_class = call.name.starts_with("is");
+    match (u8::try_from(call.int(0)), of_byte(call.name)) {
+        (Ok(byte), Some(map)) => int(i32::from(map(byte))),
+        _ => int(if is_class { 0 } else { call.int(0) }),
     }
-}
-
-fn class(call: &mut Call<'_, '_>, is_in: fn(u8) -> bool) -> Done {
-    int(i32::from(u8::try_from(call.int(0)).is_ok_and(is_in)))
 }

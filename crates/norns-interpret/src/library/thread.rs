@@ -1,7 +1,7 @@
 //! POSIX threads and semaphores, and the threads of C11.
 
 use super::{Call, Done, Flow, Model, int};
-use crate::machine::{Stop, give_up};
+use crate::machine::{Stop, give_up, is_same_file};
 use crate::memory::function_at;
 use crate::outcome::End;
 use crate::state::{After, Handler, Resume, Status, Thread};
@@ -35,7 +35,10 @@ pub(super) fn find(name: &str) -> Option<Model> {
         "pthread_mutex_init" => mutex_init,
         "mtx_init" => mutex_init_c11,
         "pthread_mutex_destroy" | "mtx_destroy" => mutex_destroy,
-        "pthread_mutex_lock" | "mtx_lock" => |call| lock(call, Patience::Unlimited),
+        "pthread_mutex_lock" | "mtx_lock" => |call| match call.leaves_lock_out() {
+            true => int(0),
+            false => lock(call, Patience::Unlimited),
+        },
         "pthread_mutex_trylock" => |call| lock(call, Patience::None),
         "mtx_trylock" => |call| match lock(call, Patience::None)? {
             // `thrd_busy`
@@ -49,7 +52,10 @@ pub(super) fn find(name: &str) -> Option<Model> {
             call.arguments[1] = deadline;
             lock(call, Patience::Until)
         },
-        "pthread_mutex_unlock" | "mtx_unlock" => unlock,
+        "pthread_mutex_unlock" | "mtx_unlock" => |call| match call.was_left_out() {
+            true => int(0),
+            false => unlock(call),
+        },
         "pthread_mutexattr_init" | "pthread_mutexattr_destroy" => |call| {
             call.store(call.argument(0), 4, 0)?;
             int(0)
@@ -204,6 +210,33 @@ impl Call<'_, '_> {
 
     fn timed_out(&mut self) -> bool {
         matches!(self.resumed(), Resume::Woken { timed_out: true })
+    }
+
+    /// Whether this lock is one that the run is to do without.
+    fn leaves_lock_out(&mut self) -> bool {
+        let Some((file, line)) = &self.machine.how.without_lock else {
+            return false;
+        };
+        let is_it = self
+            .machine
+            .current_place()
+            .is_some_and(|place| place.line == *line && is_same_file(&place.file, file));
+        if is_it {
+            let address = self.argument(0);
+            self.machine.thread().left_out.push(address);
+        }
+        is_it
+    }
+
+    /// Whether the lock that this call gives back was never taken.
+    fn was_left_out(&mut self) -> bool {
+        let address = self.argument(0);
+        let left_out = &mut self.machine.thread().left_out;
+        let found = left_out.iter().rposition(|&one| one == address);
+        if let Some(at) = found {
+            left_out.remove(at);
+        }
+        found.is_some()
     }
 
     /// The number of a thread that a `pthread_t` stands for.

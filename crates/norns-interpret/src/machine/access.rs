@@ -75,6 +75,7 @@ impl Machine<'_> {
             return Ok(Some(Pause::Value(candidates)));
         }
         self.may_access = false;
+        let followed = self.follow_address(op, address, bytes);
         match op {
             Op::Load { is_strict, d, .. } => {
                 let value = match is_ordinary {
@@ -130,6 +131,9 @@ impl Machine<'_> {
                 self.set(d + 1, u64::from(old == expected));
             }
             _ => {}
+        }
+        if followed {
+            self.follow_access(op, address, bytes);
         }
         self.advance_pc();
         // Without preemption elsewhere, an atomic operation is where threads take turns.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::{Machine, Pause, Stop, give_up};
-use crate::library::{Call, Flow};
+use crate::library::{Before, Call, Flow};
 use crate::memory::function_at;
 use crate::op::{CallSite, Shape, Target};
 use crate::outcome::End;
@@ -53,6 +53,12 @@ impl<'p> Machine<'p> {
         for at in 0..fixed {
             thread.registers[new + at] = thread.registers[base + site.arguments[at] as usize];
         }
+        if !thread.shadow.is_empty() {
+            for at in 0..fixed {
+                let expression = thread.shadow_of(base + site.arguments[at] as usize);
+                thread.put_shadow(new + at, expression);
+            }
+        }
         let variadic = match function.is_variadic {
             true => {
                 let registers = &thread.registers;
@@ -91,16 +97,28 @@ impl<'p> Machine<'p> {
             .iter()
             .map(|&register| self.get(register))
             .collect();
+        let expressions: Vec<_> = match self.symbolic {
+            Some(_) => { site.arguments.iter() }
+                .flat_map(|&register| self.expressions_of(register..register + 1))
+                .collect(),
+            None => Vec::new(),
+        };
         let mut call = Call {
             machine: self,
             arguments,
             shapes: &site.shapes,
             name,
         };
+        let before = Before::of(&call, &expressions);
         let flow = model(&mut call)?;
+        let expression = match before {
+            Some(before) => before.follow(&mut call, &flow),
+            None => None,
+        };
         match flow {
             Flow::Return(value) => {
                 self.finish_call(site, &[value]);
+                self.put_result(site, expression);
                 Ok(None)
             }
             Flow::Two(first, second) => {
@@ -109,6 +127,10 @@ impl<'p> Machine<'p> {
             }
             Flow::Yield(value) => {
                 self.finish_call(site, &[value]);
+                self.put_result(site, expression);
+                if let Some(text) = self.broken_invariant(false) {
+                    return Err(Box::new(End::AssertFailed { text }));
+                }
                 Ok(Some(Pause::Yield))
             }
             Flow::Wait(wait, deadline) => {
@@ -184,6 +206,7 @@ impl<'p> Machine<'p> {
             self.state.memory.release(object);
         }
         thread.registers.truncate(frame.base as usize);
+        thread.shadow.truncate(frame.base as usize);
         Some(frame)
     }
 
@@ -200,6 +223,7 @@ impl<'p> Machine<'p> {
             &wide
         };
         let result = results.first().copied().unwrap_or_default();
+        let expressions = self.expressions_of(first..first + count);
         let Some(frame) = self.leave_frame() else {
             return Ok(Some(Pause::Blocked));
         };
@@ -209,17 +233,22 @@ impl<'p> Machine<'p> {
                     for (at, &value) in (0..site.results).zip(results) {
                         self.set(site.d + at, value);
                     }
+                    self.put_expressions(site.d, &expressions);
                 }
                 self.advance_pc();
                 Ok(None)
             }
             After::Again => {
                 self.thread().returned = result;
+                self.follow_sign(&expressions);
                 self.thread().resume = frame.saved;
                 Ok(None)
             }
             After::Discard => Ok(None),
-            After::Main => self.exit(result as i32),
+            After::Main => {
+                self.follow_status(expressions.first().copied().flatten());
+                self.exit(result as i32)
+            }
             After::ExitHandler(status) => self.exit(status),
             After::ThreadStart => {
                 self.thread().result = result;

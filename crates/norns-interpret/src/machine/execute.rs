@@ -2,6 +2,7 @@
 
 use norns_ir::AtomicUpdate;
 
+use super::symbolic::{Shadow, follow};
 use super::{Machine, Pause, Stop, give_up};
 use crate::memory::{Region, address_of};
 use crate::op::{FloatOperator, Op};
@@ -36,14 +37,18 @@ fn narrow(value: u64, s: u8) -> u64 {
 impl Machine<'_> {
     /// Runs the current thread for at most `slice` operations.
     pub(super) fn run(&mut self, slice: u64) -> Result<Pause, Stop> {
-        match self.watches {
-            true => self.execute::<true>(slice),
-            false => self.execute::<false>(slice),
+        match (self.watches, self.symbolic.is_some()) {
+            (_, true) => self.execute::<true, true>(slice),
+            (true, false) => self.execute::<true, false>(slice),
+            (false, false) => self.execute::<false, false>(slice),
         }
     }
 
     #[allow(clippy::too_many_lines)] // One arm an operation.
-    fn execute<const WATCH: bool>(&mut self, slice: u64) -> Result<Pause, Stop> {
+    fn execute<const WATCH: bool, const FOLLOW: bool>(
+        &mut self,
+        slice: u64,
+    ) -> Result<Pause, Stop> {
         let code = self.code;
         let end = slice.min(self.how.limits.steps.saturating_sub(self.state.steps));
         if end == 0 {
@@ -72,6 +77,20 @@ impl Machine<'_> {
                     break Leave::Slice;
                 }
                 left -= 1;
+                if FOLLOW && let Some(symbolic) = &mut self.symbolic {
+                    let shadow = Shadow {
+                        base,
+                        registers,
+                        expressions: &mut thread.shadow,
+                    };
+                    follow(
+                        symbolic,
+                        function,
+                        &ops[pc],
+                        shadow,
+                        (frame.function, pc as u32),
+                    );
+                }
                 match &ops[pc] {
                     Op::Add { s, d, a, b } => r!(d) = narrow(r!(a).wrapping_add(r!(b)), *s),
                     Op::Subtract { s, d, a, b } => r!(d) = narrow(r!(a).wrapping_sub(r!(b)), *s),
@@ -352,6 +371,9 @@ impl Machine<'_> {
         let thread = &mut self.state.threads[self.state.current];
         let base = thread.frames.last().map_or(0, |frame| frame.base);
         thread.registers[(base + register) as usize] = value;
+        if !thread.shadow.is_empty() {
+            thread.put_shadow((base + register) as usize, None);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod call;
 mod execute;
 mod next;
 mod order;
+mod symbolic;
 mod unwind;
 
 use std::collections::BTreeMap;
@@ -20,10 +21,11 @@ use crate::memory::{Memory, ObjectId, Region, address_of, object_of};
 use crate::op::Code;
 use crate::outcome::{Channel, Decision, End, MemoryError, MemoryErrorKind, Outcome, Place, Write};
 use crate::state::{After, State, Status, Thread};
+use crate::symbolic::{Marks as InputMarks, Part, Path, Source, Symbolic};
 use crate::synchronisation::Synchronisation;
 use crate::weak::{Candidate, Clock, Histories};
 
-pub(crate) use order::Marks;
+pub(crate) use order::{Marks, is_same_file};
 pub(crate) use unwind::type_selector;
 
 /// Variables of libstdc++ that say what `std::call_once` calls.
@@ -85,6 +87,19 @@ pub(crate) struct Machine<'p> {
     order: order::Progress,
     decisions: Vec<Decision>,
     endless: next::Endless,
+    /// The variables of the input, if parts of it are variable.
+    pub(crate) symbolic: Option<Box<Symbolic>>,
+}
+
+/// What is done with what can be decided in several ways.
+#[derive(Clone, Copy)]
+pub(crate) enum Mode<'a> {
+    /// One run.
+    Run,
+    /// All of them: every access to shared memory is a choice.
+    Explore,
+    /// One run that follows these variables.
+    Follow(&'a InputMarks),
 }
 
 /// What a run starts from: the code and the initial memory, which all runs of a program share.
@@ -133,7 +148,7 @@ impl<'p> Machine<'p> {
         loaded: &'p Loaded,
         input: &'p Input,
         how: &'p How,
-        explores: bool,
+        mode: Mode<'_>,
     ) -> Result<Self, Stop> {
         if let Some(fault) = &loaded.fault {
             return give_up(fault.clone());
@@ -144,6 +159,14 @@ impl<'p> Machine<'p> {
             .order
             .as_ref()
             .map(|order| Rc::new(Marks::new(program, &loaded.code, order)));
+        let explores = matches!(mode, Mode::Explore);
+        let symbolic = match mode {
+            Mode::Follow(marks) => Some(Box::new(Symbolic {
+                marks: marks.clone(),
+                path: Path::default(),
+            })),
+            Mode::Run | Mode::Explore => None,
+        };
         let mut machine = Self {
             program,
             code: &loaded.code,
@@ -169,6 +192,7 @@ impl<'p> Machine<'p> {
             explores,
             watches: explores
                 || marks.is_some()
+                || symbolic.is_some()
                 || how.memory != MemoryModel::SequentiallyConsistent,
             may_access: false,
             chosen: None,
@@ -176,6 +200,7 @@ impl<'p> Machine<'p> {
             order: order::Progress::default(),
             decisions: Vec::new(),
             endless: next::Endless::default(),
+            symbolic,
         };
         machine.state.memory.counts_changes = explores;
         machine.define_library_variables();
@@ -186,9 +211,9 @@ impl<'p> Machine<'p> {
     fn start_main(&mut self) -> Result<(), Stop> {
         let arguments: Vec<u64> = {
             let arguments = self.input.arguments.clone();
+            let arguments = arguments.iter().enumerate();
             arguments
-                .iter()
-                .map(|one| self.library_string(one))
+                .map(|(number, one)| self.input_string(one, &Source::Argument(number)))
                 .collect()
         };
         let count = arguments.len() as u64;
@@ -266,6 +291,49 @@ impl<'p> Machine<'p> {
         address_of(object)
     }
 
+    /// A string of the input, whose bytes may be variable.
+    pub(crate) fn input_string(&mut self, text: &[u8], source: &Source) -> u64 {
+        let length = self
+            .symbolic
+            .as_ref()
+            .and_then(|symbolic| symbolic.marks.find(source));
+        let mut bytes = text.to_vec();
+        bytes.resize(
+            bytes
+                .len()
+                .max(length.map_or(0, |(_, length)| length as usize)),
+            0,
+        );
+        let address = self.library_string(&bytes);
+        self.put_input(address, source, 0, bytes.len() as u64);
+        address
+    }
+
+    /// Notes that memory got bytes of the input, which may be variable.
+    pub(crate) fn put_input(&mut self, address: u64, source: &Source, offset: u64, bytes: u64) {
+        let Some(symbolic) = &mut self.symbolic else {
+            return;
+        };
+        let Some((first, length)) = symbolic.marks.find(source) else {
+            return;
+        };
+        let end = (offset + bytes).min(length.into());
+        let parts: Vec<(u64, Part)> = (offset..end)
+            .map(|at| {
+                let whole = symbolic.path.expressions.input(first + at as u32);
+                (
+                    at - offset,
+                    Part {
+                        whole,
+                        at: 0,
+                        of: 1,
+                    },
+                )
+            })
+            .collect();
+        self.state.memory.put_shadow(address, bytes, &parts);
+    }
+
     fn library_pointers(&mut self, all: &[u64]) -> u64 {
         let bytes = all
             .iter()
@@ -329,7 +397,12 @@ impl<'p> Machine<'p> {
     }
 
     /// What the run comes to.
-    pub(crate) fn finish(mut self, mut end: End) -> Outcome {
+    pub(crate) fn finish(self, end: End) -> Outcome {
+        self.finish_path(end).0
+    }
+
+    /// What the run comes to, and what it did with the variables.
+    pub(crate) fn finish_path(mut self, mut end: End) -> (Outcome, Path) {
         if let End::MemoryError(error) = &mut end {
             match self
                 .state
@@ -356,9 +429,13 @@ impl<'p> Machine<'p> {
         }
         if let End::Exited(_) = end {
             self.flush_all_streams();
+            if let Some(text) = self.broken_invariant(true) {
+                end = End::AssertFailed { text };
+            }
         }
         let order = self.how.order.as_ref().map(|_| self.order.result());
-        Outcome {
+        let path = self.symbolic.take().map(|symbolic| symbolic.path);
+        let outcome = Outcome {
             thread: self.state.current,
             stack: self.stack_of(self.state.current),
             writes: self
@@ -371,7 +448,8 @@ impl<'p> Machine<'p> {
             decisions: self.decisions,
             steps: self.state.steps,
             end,
-        }
+        };
+        (outcome, path.unwrap_or_default())
     }
 
     fn switches_anywhere(&self) -> bool {

@@ -42,7 +42,7 @@ impl Progress {
 }
 
 /// Whether two paths name the same file, one of them perhaps by its last components only.
-fn is_same_file(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_file(one: &str, other: &str) -> bool {
     let (one, other) = (one.trim_start_matches("./"), other.trim_start_matches("./"));
     let (long, short) = match one.len() >= other.len() {
         true => (one, other),

@@ -29,6 +29,8 @@ pub struct Executions<'a> {
     play: Option<Arc<Conversation>>,
     limit: Duration,
     deadline: Deadline,
+    /// The files that executions find and change.
+    pub files: Files,
     /// How long the longest execution took that ended by itself.
     longest: Option<Duration>,
 }
@@ -54,6 +56,7 @@ impl<'a> Executions<'a> {
             play,
             limit,
             deadline,
+            files: inputs::private_files(run),
             longest: None,
         })
     }
@@ -79,7 +82,7 @@ impl norns_classify::Program for Executions<'_> {
             events: EVENTS,
             ..Limits::default()
         };
-        let files = inputs::private_files(self.run);
+        let files = self.files.clone();
         let kept = Kept {
             trace: &trace,
             output: &output,
