@@ -15,6 +15,7 @@ pub mod embedded;
 pub mod id;
 pub mod protocol;
 pub mod races;
+pub mod refused;
 pub mod tokens;
 pub mod verdict;
 
@@ -22,6 +23,7 @@ pub use assignment::{Assignment, Attempts, Load, Standing};
 pub use id::{BatchId, BuildId, CandidateId, ParticipantId, ProgramName, SiteNumber, TaskId};
 pub use protocol::{
     Access, Batch, Build, Candidate, Consequence, ConsequenceKind, Frame, Order, Origin, Outcome,
-    Place, Refused, Report, RunFigures, Site, Task, TaskReport, TaskRequest, TaskResponse,
+    Place, Report, RunFigures, Site, Task, TaskReport, TaskRequest, TaskResponse,
 };
+pub use refused::Refused;
 pub use verdict::{Tally, Verdict};

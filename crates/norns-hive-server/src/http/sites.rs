@@ -7,7 +7,10 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use norns_hive::protocol::{Accepted, MAX_BATCH_BYTES, VERSION};
-use norns_hive::{Batch, BuildId, ProgramName, Report, Task, TaskRequest, TaskResponse, Verdict};
+use norns_hive::{
+    Batch, BuildId, CandidateId, ProgramName, Report, SiteNumber, Task, TaskRequest, TaskResponse,
+    Verdict,
+};
 
 use super::{Problem, message, program_name, token};
 use crate::hive::{Hive, hash};
@@ -159,20 +162,19 @@ fn examine(
                 }
             }
             Report::Contexts { pairs } => {
-                let before = incoming.contexts.len();
-                for pair in pairs {
-                    let found = build.between(pair).map(|candidate| candidate.id.clone());
-                    incoming.contexts.extend(found);
-                }
-                incoming.contexts.sort();
-                incoming.contexts.dedup();
-                if incoming.contexts.len() == before {
+                let between = |pair: [SiteNumber; 2]| build.between(pair).map(|it| it.id.clone());
+                let found: Vec<CandidateId> = pairs.into_iter().flat_map(between).collect();
+                if found.is_empty() {
                     refuse(Refusal::Forged);
                 }
+                incoming.contexts.extend(found);
             }
             Report::Run(figures) => incoming.runs.push(figures),
         }
     }
+    // Counted once a batch, however many runs it speaks of.
+    incoming.contexts.sort();
+    incoming.contexts.dedup();
     (incoming, refused)
 }
 

@@ -236,14 +236,11 @@ fn a_context_comes_first(place: &Place) {
     let participant = Participant::new(&sites, &build);
     // The order of the two sites does not matter.
     let pairs = vec![[SiteNumber(11), SiteNumber(10)]];
-    let batch = participant.batch(vec![Report::Contexts { pairs }]);
-    assert_eq!(
-        sites
-            .report(&program(), &batch)
-            .expect("it is stored")
-            .accepted,
-        1
-    );
+    // Several runs may have seen the same.
+    let seen = Report::Contexts { pairs };
+    let batch = participant.batch(vec![seen.clone(), seen]);
+    let answer = sites.report(&program(), &batch).expect("it is stored");
+    assert_eq!(answer.accepted, 2);
     let task = participant.task().expect("there are candidates");
     assert_eq!(task.candidate, candidate(5).id);
     assert_eq!(task.sites, [SiteNumber(10), SiteNumber(11)]);
