@@ -4,6 +4,7 @@
 mod control_flow;
 mod debug;
 mod executable;
+mod fold;
 mod front_end;
 mod instruction;
 mod operands;

@@ -14,8 +14,10 @@ use crate::program::{BlockId, Constant, ConstantId, Function, InstructionId, Pro
 use crate::types::{Type, TypeId};
 
 impl Program {
-    /// Turns local variables whose address is not taken into values, in all functions.
+    /// Turns local variables whose address is not taken into values, in all functions, after branches that a
+    /// constant decides were removed.
     pub fn promote_locals(&mut self) {
+        self.fold_branches();
         let mut undefined = HashMap::new();
         for index in 0..self.functions.len() {
             let slots = find_slots(self, &self.functions[index]);
