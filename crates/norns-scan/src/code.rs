@@ -2,7 +2,7 @@
 
 use norns_ir::{Callee, Function, Kind, Operand, Program};
 
-use crate::external::{Effect, effects};
+use crate::external::{Effect, effects, is_external};
 use crate::flow::Flow;
 use crate::instance::{InstanceId, Point, ThreadId};
 use crate::object::{ObjectId, Origin};
@@ -32,8 +32,9 @@ impl<'p> Code<'p> {
             flows[function.index()].get_or_insert_with(|| Flow::new(program.function(function)));
         }
         let known = |function: &Function| {
-            let external = function.is_declaration();
-            external.then(|| effects(&function.name)).flatten()
+            is_external(function)
+                .then(|| effects(&function.name))
+                .flatten()
         };
         let mut code = Self {
             program,
@@ -117,7 +118,7 @@ impl<'p> Code<'p> {
         let (Kind::Call { callee, .. } | Kind::Invoke { callee, .. }) = self.kind(point) else {
             return false;
         };
-        matches!(callee, Callee::Function(called) if self.program.function(*called).is_declaration())
+        matches!(callee, Callee::Function(called) if is_external(self.program.function(*called)))
     }
 
     /// Whether an instruction is executed at most once in a run.

@@ -164,7 +164,9 @@ fn tells_by_result(effects: &[Effect]) -> bool {
             effect,
             Effect::GuardAcquire(_)
                 | Effect::Forks
-                | Effect::Receives(_)
+                | Effect::Receives { .. }
+                | Effect::Polls
+                | Effect::SystemCall
                 | Effect::SemaphoreWait { .. }
         )
     };

@@ -169,12 +169,12 @@ impl Deadlocks<'_, '_, '_> {
         if !self.parallel.may_overlap(first, second) {
             return false;
         }
-        let is_ordered = self
-            .hand_over
-            .is_before(self.parallel, self.locks, first, second)
-            || self
-                .hand_over
-                .is_before(self.parallel, self.locks, second, first);
+        let is_ordered =
+            self.hand_over
+                .is_before(self.code, self.parallel, self.locks, first, second)
+                || self
+                    .hand_over
+                    .is_before(self.code, self.parallel, self.locks, second, first);
         !is_ordered && !self.have_gate(a, b)
     }
 
@@ -273,7 +273,9 @@ impl Deadlocks<'_, '_, '_> {
                     let blocked = threads.iter().find(|&&thread| {
                         let is_other = thread != waiter || self.parallel.is_multiple(thread);
                         let (a, b) = ((waiter, wait.point), (thread, acquisition.point));
-                        let is_ordered = self.hand_over.is_before(self.parallel, self.locks, b, a);
+                        let is_ordered =
+                            self.hand_over
+                                .is_before(self.code, self.parallel, self.locks, b, a);
                         is_other
                             && wait.wakers.contains(&thread)
                             && self.parallel.may_overlap(a, b)

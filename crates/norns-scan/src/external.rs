@@ -3,6 +3,8 @@
 //! One table by name. A function that is not in it is `not analysed`: it is taken to read and write nothing
 //! and to return a pointer to nothing the program knows, and the scan lists it by name.
 
+use norns_ir::Function;
+
 /// A parameter of the external function, counted from 0.
 pub type Argument = usize;
 
@@ -106,9 +108,25 @@ pub enum Effect {
     },
     SetSpecific(Argument),
     GetSpecific,
-    /// Sends to, or receives from, a descriptor.
+    /// Sends to a descriptor.
     Sends(Argument),
-    Receives(Argument),
+    /// Closes a descriptor, which whoever receives from the other end can see.
+    Closes(Argument),
+    /// Receives from a descriptor, unless the result is one of these; `end` is the result when all others have
+    /// closed it.
+    Receives {
+        from: Argument,
+        unless: &'static [i64],
+        end: Option<i64>,
+    },
+    /// The result is 1 if the only descriptor in the list is ready.
+    Polls,
+    /// A system call by its number.
+    SystemCall,
+    /// Sends a signal to the own process, at once or later.
+    Raises,
+    /// Locks a file through a descriptor, as the second argument says.
+    FileLock,
     /// The result is a descriptor that is connected to itself.
     OpensChannel,
     /// The result is a descriptor of a named queue; all named queues are one.
@@ -126,11 +144,12 @@ pub enum Effect {
 }
 
 use Effect::{
-    Allocates, AllocatesInto, AtExit, BarrierInit, BarrierWait, Calls, CallsLater, Connects,
-    Copies, Create, CreateFromState, Forks, Frees, GetSpecific, GuardAcquire, GuardRelease, Join,
-    JoinBehind, Lock, MutexInit, NeverReturns, Once, OpensChannel, OpensQueue, Reads, ReadsHidden,
-    Receives, Renews, Returns, SemaphoreInit, SemaphorePost, SemaphoreWait, Sends, SetSpecific,
-    Signal, TryLock, Unlock, Wait, Writes, WritesBehind, WritesHidden,
+    Allocates, AllocatesInto, AtExit, BarrierInit, BarrierWait, Calls, CallsLater, Closes,
+    Connects, Copies, Create, CreateFromState, FileLock, Forks, Frees, GetSpecific, GuardAcquire,
+    GuardRelease, Join, JoinBehind, Lock, MutexInit, NeverReturns, Once, OpensChannel, OpensQueue,
+    Polls, Raises, Reads, ReadsHidden, Receives, Renews, Returns, SemaphoreInit, SemaphorePost,
+    SemaphoreWait, Sends, SetSpecific, Signal, SystemCall, TryLock, Unlock, Wait, Writes,
+    WritesBehind, WritesHidden,
 };
 use Extent::{Bytes, Counted, Whole};
 use Mode::{Exclusive, Shared};
@@ -148,6 +167,18 @@ pub fn effects(name: &str) -> Option<&'static [Effect]> {
         .or_else(|| files(name))
         .or_else(|| cpp(name))
         .or_else(|| harmless(name))
+}
+
+/// Destroys the owner of a new thread's state.
+const OWNER_OF_STATE: &str = "_ZNSt10unique_ptrINSt6thread6_StateESt14default_deleteIS1_EED2Ev";
+
+/// Whether only the effects of a function matter: it has no body, or one that the analyses would misread.
+///
+/// The owner of a thread's state is empty when it is destroyed, since `_M_start_thread` has taken the state;
+/// its body deletes the state, which the thread uses at that time, unless the owner is empty.
+#[must_use]
+pub fn is_external(function: &Function) -> bool {
+    function.is_declaration() || function.name == OWNER_OF_STATE
 }
 
 fn intrinsic_effects(name: &str) -> Option<&'static [Effect]> {
@@ -299,7 +330,7 @@ fn memory(name: &str) -> Option<&'static [Effect]> {
         | "_ZdlPvSt11align_val_t"
         | "_ZdlPvmSt11align_val_t"
         | "closedir" => &[Frees(0)],
-        "fclose" => &[Sends(0), Frees(0)],
+        "fclose" => &[Closes(0), Frees(0)],
         "munmap" => &[Frees(0)],
         "memcpy" | "memmove" | "__memcpy_chk" | "__memmove_chk" | "mempcpy" => &[
             Reads(1, Counted(2)),
@@ -391,29 +422,70 @@ fn strings(name: &str) -> Option<&'static [Effect]> {
     })
 }
 
+/// A call that returns -1 if it got nothing, and 0 at the end.
+const RECEIVES: Effect = Receives {
+    from: 0,
+    unless: &[-1],
+    end: Some(0),
+};
+/// A call that reads at a place of a file, where there may be nothing yet.
+const READS_AT: Effect = Receives {
+    from: 0,
+    unless: &[-1, 0],
+    end: None,
+};
+
 fn files(name: &str) -> Option<&'static [Effect]> {
     Some(match name {
-        "close" | "shutdown" => &[Sends(0)],
+        "close" | "shutdown" => &[Closes(0)],
         "dup" => &[Returns(0)],
-        "eventfd" | "timerfd_create" => &[OpensChannel],
-        "eventfd_read" => &[Receives(0), Writes(1, Bytes(8))],
+        "eventfd" | "timerfd_create" | "signalfd" | "msgget" => &[OpensChannel],
+        "mkstemp" | "mkostemp" => &[Reads(0, Whole), Writes(0, Whole), OpensChannel],
+        "timerfd_settime" => &[Sends(0)],
+        "eventfd_read" => &[RECEIVES, Writes(1, Bytes(8))],
         "eventfd_write" => &[Sends(0)],
         "mq_open" => &[OpensQueue],
         "mq_send" | "mq_timedsend" => &[Reads(1, Counted(2)), Sends(0)],
-        "mq_receive" | "mq_timedreceive" => &[Receives(0), Writes(1, Counted(2))],
-        "mq_close" | "mq_unlink" | "kill" | "pthread_kill" | "raise" | "sigwait" => &[],
-        "readv" | "recvmsg" | "preadv" => &[Receives(0), WritesBehind(1)],
+        "mq_receive" | "mq_timedreceive" | "msgrcv" => &[RECEIVES, Writes(1, Whole)],
+        "msgsnd" => &[Reads(1, Whole), Sends(0)],
+        "mq_close" | "mq_unlink" | "sigwait" => &[],
+        "kill" | "pthread_kill" | "raise" | "sigqueue" | "pthread_sigqueue" | "setitimer"
+        | "timer_settime" | "alarm" => &[Raises],
+        "poll" => &[Polls],
+        "syscall" => &[SystemCall],
+        "flock" => &[FileLock],
+        "readv" | "recvmsg" => &[RECEIVES, WritesBehind(1)],
+        "preadv" => &[READS_AT, WritesBehind(1)],
         "writev" | "sendmsg" | "pwritev" => &[Reads(1, Whole), Sends(0)],
-        "read" => &[Receives(0), Writes(1, Counted(2))],
-        "recv" | "recvfrom" => &[Receives(0), Writes(1, Counted(2))],
-        "pread" | "pread64" => &[Writes(1, Counted(2))],
+        "read" => &[RECEIVES, Writes(1, Counted(2))],
+        "recv" | "recvfrom" => &[RECEIVES, Writes(1, Counted(2))],
+        "pread" | "pread64" => &[READS_AT, Writes(1, Counted(2))],
         "write" | "send" | "sendto" => &[Reads(1, Counted(2)), Sends(0)],
-        "pwrite" | "pwrite64" => &[Reads(1, Counted(2))],
-        "fread" | "fread_unlocked" => &[Receives(3), Writes(0, Whole)],
+        "pwrite" | "pwrite64" => &[Reads(1, Counted(2)), Sends(0)],
+        "fread" | "fread_unlocked" => &[
+            Receives {
+                from: 3,
+                unless: &[0],
+                end: None,
+            },
+            Writes(0, Whole),
+        ],
         "fwrite" | "fwrite_unlocked" => &[Reads(0, Whole), Sends(3)],
-        "fgets" | "fgets_unlocked" => &[Receives(2), Writes(0, Counted(1)), Returns(0)],
+        "fgets" | "fgets_unlocked" => &[
+            Receives {
+                from: 2,
+                unless: &[0],
+                end: Some(0),
+            },
+            Writes(0, Counted(1)),
+            Returns(0),
+        ],
         "fputs" | "fputs_unlocked" => &[Reads(0, Whole), Sends(1)],
-        "fgetc" | "getc" => &[Receives(0)],
+        "fgetc" | "getc" => &[Receives {
+            from: 0,
+            unless: &[-1],
+            end: Some(-1),
+        }],
         "fputc" | "putc" => &[Sends(1)],
         "fflush" => &[Sends(0)],
         "getline" | "getdelim" => &[Writes(0, Bytes(8)), Writes(1, Bytes(8)), AllocatesInto(0)],
@@ -448,6 +520,7 @@ fn cpp(name: &str) -> Option<&'static [Effect]> {
         "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE" => {
             &[CreateFromState]
         }
+        OWNER_OF_STATE => &[],
         "_ZNSt6thread4joinEv" => &[JoinBehind(0)],
         "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE" => &[],
         "_ZNSt18condition_variable10notify_oneEv" | "_ZNSt18condition_variable10notify_allEv" => {
@@ -517,7 +590,6 @@ fn harmless(name: &str) -> Option<&'static [Effect]> {
         "abs",
         "accept",
         "accept4",
-        "alarm",
         "bind",
         "ceil",
         "chmod",
@@ -544,7 +616,6 @@ fn harmless(name: &str) -> Option<&'static [Effect]> {
         "feof",
         "ferror",
         "fileno",
-        "flock",
         "floor",
         "fmod",
         "freeaddrinfo",
@@ -599,7 +670,6 @@ fn harmless(name: &str) -> Option<&'static [Effect]> {
         "ntohs",
         "openlog",
         "pause",
-        "poll",
         "pow",
         "ppoll",
         "prctl",
@@ -649,7 +719,6 @@ fn harmless(name: &str) -> Option<&'static [Effect]> {
         "sem_getvalue",
         "sem_unlink",
         "setbuf",
-        "setitimer",
         "setpriority",
         "setrlimit",
         "setsid",
@@ -668,7 +737,6 @@ fn harmless(name: &str) -> Option<&'static [Effect]> {
         "srand",
         "srandom",
         "sync",
-        "syscall",
         "sysconf",
         "syslog",
         "tan",
@@ -706,15 +774,11 @@ fn harmless(name: &str) -> Option<&'static [Effect]> {
         "ungetc",
         "pclose",
         "timer_create",
-        "timer_settime",
         "timer_delete",
         "rand_r",
         "lrand48",
         "drand48",
         "srand48",
-        "timerfd_create",
-        "timerfd_settime",
-        "signalfd",
         "memfd_create",
         "semget",
         "semctl",

@@ -8,7 +8,7 @@
 //! has seen the end. Signals that go to and fro in a loop prove nothing here.
 
 use norns_ir::{AtomicOrder, BlockId, Kind};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::Code;
 use crate::condition::Condition;
@@ -69,6 +69,8 @@ struct Order<'a, 'b, 'p> {
     /// The state in which each thread begins.
     starts: Vec<Known>,
     conditions: FxHashMap<Point, Option<Condition>>,
+    /// For each instance the signals that it or what it calls releases.
+    releasing: Vec<FxHashSet<u32>>,
 }
 
 impl Problem for Order<'_, '_, '_> {
@@ -140,8 +142,7 @@ impl Problem for Order<'_, '_, '_> {
             return;
         };
         for reading in self.signals.read_at(condition.load) {
-            let mut values = reading.unless.iter();
-            let is_signal = values.all(|&value| condition.excludes(code, point, to, value));
+            let is_signal = reading.is_seen(|value| condition.excludes(code, point, to, value));
             if !is_signal || times(&state.clean, reading.signal) == 0 {
                 continue;
             }
@@ -175,6 +176,18 @@ impl Problem for Order<'_, '_, '_> {
             return inside.1.clone();
         }
         let mut after = inside.1.clone();
+        // What was released in other contexts of the function does not count here.
+        after.released.clone_from(&before.released);
+        for &signal in &self.releasing[callee.index()] {
+            let kind = self.signals.get(signal).kind;
+            raise(&mut after.released, signal, kind);
+            if matches!(kind, SignalKind::Barrier { .. }) {
+                let at = after
+                    .released
+                    .partition_point(|count| count.signal < signal);
+                after.released[at].times = MANY;
+            }
+        }
         // What the caller had seen before is still seen.
         for count in &before.seen {
             if times(&after.seen, count.signal) == 0 {
@@ -186,6 +199,20 @@ impl Problem for Order<'_, '_, '_> {
         }
         after
     }
+}
+
+fn releasing(code: &Code, signals: &Signals) -> Vec<FxHashSet<u32>> {
+    let instances = &code.points_to.instances;
+    let mut all = vec![FxHashSet::default(); instances.len()];
+    for (point, signal) in signals.releases() {
+        let mut stack = vec![point.instance];
+        while let Some(at) = stack.pop() {
+            if all[at.index()].insert(signal) {
+                stack.extend(instances.get(at).callers.iter().map(|call| call.instance));
+            }
+        }
+    }
+    all
 }
 
 pub struct HandOver {
@@ -218,6 +245,7 @@ impl HandOver {
             signals: &hand_over.signals,
             starts: vec![Known::default(); instances.threads.len()],
             conditions: FxHashMap::default(),
+            releasing: releasing(code, &hand_over.signals),
         };
         let mut before = Vec::new();
         let mut states = Vec::new();
@@ -278,6 +306,7 @@ impl HandOver {
     #[must_use]
     pub fn is_before(
         &self,
+        code: &Code,
         parallel: &Parallel,
         locks: &LockSets,
         a: (ThreadId, Point),
@@ -293,6 +322,20 @@ impl HandOver {
                 SignalKind::Barrier { takes_all } => {
                     takes_all && released < count.times && released < MANY
                 }
+                SignalKind::Counter { of, variable } => {
+                    // Each has counted before the other has read: they do not happen in one run.
+                    let reverse = SignalKind::Counter { of: b.0, variable };
+                    let seen_by_a = &at_a.seen;
+                    let never_meet = || {
+                        seen_by_a
+                            .iter()
+                            .any(|count| self.signals.get(count.signal).kind == reverse)
+                    };
+                    a.0 == of
+                        && (released == 0
+                            || self.is_in_section(code, locks, count.signal, a)
+                            || never_meet())
+                }
                 SignalKind::Once(lock) => locks.before(a.1).iter().any(|held| held.lock == lock),
                 SignalKind::Semaphore | SignalKind::Variable | SignalKind::Channel => {
                     // The second thread has looked before it released anything itself.
@@ -306,5 +349,31 @@ impl HandOver {
                 }
             }
         })
+    }
+
+    /// Whether an access comes after its thread's only release of a signal, but in the same critical section.
+    fn is_in_section(
+        &self,
+        code: &Code,
+        locks: &LockSets,
+        signal: u32,
+        (thread, at): (ThreadId, Point),
+    ) -> bool {
+        let releases = self.signals.releases();
+        let mut own = releases.filter(|&(point, released)| {
+            released == signal && code.threads_of(point.instance).contains(&thread)
+        });
+        let (Some((release, _)), None) = (own.next(), own.next()) else {
+            return false;
+        };
+        let is_after = release.instance == at.instance
+            && code
+                .flow(at.instance)
+                .precedes(release.instruction, at.instruction);
+        is_after
+            && locks.before(release).iter().any(|held| {
+                let mut still = locks.before(at).iter();
+                still.any(|other| other.lock == held.lock && other.taken == held.taken)
+            })
     }
 }

@@ -11,6 +11,8 @@
 use norns_ir::{Callee, FunctionId, InstructionId, Kind, Operand, Program, id};
 use rustc_hash::FxHashMap;
 
+use crate::external::is_external;
+
 id! {
     /// A function in a context.
     InstanceId
@@ -268,7 +270,7 @@ fn direct_calls(program: &Program) -> Vec<Vec<usize>> {
                 return None;
             };
             match callee {
-                Callee::Function(to) if !program.function(*to).is_declaration() => Some(to.index()),
+                Callee::Function(to) if !is_external(program.function(*to)) => Some(to.index()),
                 _ => None,
             }
         });

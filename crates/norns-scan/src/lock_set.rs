@@ -5,7 +5,7 @@
 //! summary: the state goes through them. A lock that is tried is held where a branch says that the attempt
 //! worked.
 
-use norns_ir::{BlockId, Kind, Operand, Predicate};
+use norns_ir::{BlockId, Callee, Kind, Operand, Predicate};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::Code;
@@ -109,6 +109,14 @@ impl Problem for Locking<'_, '_, '_> {
                                 taken: point,
                             },
                         );
+                    }
+                }
+                Effect::FileLock => self.lock_file(point, arguments, state),
+                Effect::Closes(argument) => {
+                    if let Some(&operand) = arguments.get(argument)
+                        && let Some(lock) = self.file(point.instance, operand)
+                    {
+                        state.retain(|held| held.lock != lock);
                     }
                 }
                 Effect::Unlock(argument) | Effect::GuardRelease(argument) => {
@@ -220,6 +228,72 @@ impl Locking<'_, '_, '_> {
             times: 1,
             taken: call,
         })
+    }
+
+    /// The lock on a file that a thread has opened for itself, by the variable that the name of the file is in.
+    ///
+    /// Descriptors that threads share do not exclude each other. That the name stays the same is not checked.
+    fn file(&mut self, instance: InstanceId, descriptor: Operand) -> Option<Symbol> {
+        /// No data has this offset.
+        const LOCK: i64 = i64::MIN / 2;
+        let descriptor = self.symbols.of(instance, descriptor);
+        let (Root::Value(opener, instruction), 0) =
+            (self.symbols.root(descriptor.root), descriptor.offset)
+        else {
+            return None;
+        };
+        if opener != instance {
+            return None;
+        }
+        let point = Point {
+            instance,
+            instruction,
+        };
+        let Kind::Call {
+            callee: Callee::Function(opened),
+            arguments,
+            ..
+        } = self.code.kind(point)
+        else {
+            return None;
+        };
+        let name = self.code.program.function(*opened).name.as_str();
+        if !matches!(name, "open" | "open64") {
+            return None;
+        }
+        let path = self.symbols.of(instance, *arguments.first()?);
+        let is_variable = matches!(self.symbols.root(path.root), Root::Object(object) if self.code.is_unique(object));
+        is_variable.then_some(Symbol {
+            root: path.root,
+            offset: path.offset.saturating_add(LOCK),
+        })
+    }
+
+    fn lock_file(&mut self, point: Point, arguments: &[Operand], state: &mut LockSet) {
+        const SHARED: i64 = 1;
+        const EXCLUSIVE: i64 = 2;
+        let [descriptor, Operand::Constant(operation)] = *arguments else {
+            return;
+        };
+        let Some(lock) = self.file(point.instance, descriptor) else {
+            return;
+        };
+        // A lock that is held is converted; an attempt that does not wait may get none.
+        state.retain(|held| held.lock != lock);
+        let mode = match constant_integer(self.code.program, operation) {
+            Some(SHARED) => Mode::Shared,
+            Some(EXCLUSIVE) => Mode::Exclusive,
+            _ => return,
+        };
+        add(
+            state,
+            Held {
+                lock,
+                mode,
+                times: 1,
+                taken: point,
+            },
+        );
     }
 
     /// The effect on a semaphore that is used as a lock, as one on a lock.
@@ -539,8 +613,8 @@ impl LockSets {
         if self.refused.contains(&a.0) || self.refused.contains(&b.0) {
             return false;
         }
-        // A lock beside the data, in the same structure.
-        match (symbols.distance(a.1, a.0), symbols.distance(b.1, b.0)) {
+        // A lock beside the data, in the same structure, or behind a pointer there.
+        match (symbols.way(a.1, a.0), symbols.way(b.1, b.0)) {
             (Some(a), Some(b)) => a == b,
             _ => false,
         }

@@ -46,6 +46,9 @@ pub enum Origin {
 pub struct Object {
     pub origin: Origin,
     layout: Layout,
+    /// A structure that the program keeps in an array of bytes of a variable: where the array begins, and what
+    /// is kept there.
+    storage: Option<(u64, TypeId)>,
     /// Every place that was named so far, by offset.
     places: FxHashMap<u64, LocationId>,
 }
@@ -62,6 +65,8 @@ enum Layout {
     Stride(u64),
     /// One place.
     Collapsed,
+    /// Every offset is a place of its own: a table of virtual functions.
+    Table,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,10 +100,30 @@ impl Objects {
             self.objects.push(Object {
                 origin,
                 layout: r#type.map_or(Layout::Unknown, Layout::One),
+                storage: None,
                 places: FxHashMap::default(),
             });
         }
         id
+    }
+
+    /// The object of a global variable.
+    pub fn global(&mut self, program: &Program, id: GlobalId) -> ObjectId {
+        let global = program.global(id);
+        let object = self.object(Origin::Global(id), Some(global.r#type));
+        let is_table = ["_ZTV", "_ZTC", "_ZTT"]
+            .iter()
+            .any(|prefix| global.name.starts_with(prefix));
+        if is_table {
+            self.objects[object.index()].layout = Layout::Table;
+        }
+        object
+    }
+
+    /// Whether every offset of an object is a place of its own.
+    #[must_use]
+    pub fn is_table(&self, object: ObjectId) -> bool {
+        self.objects[object.index()].layout == Layout::Table
     }
 
     #[must_use]
@@ -201,7 +226,7 @@ impl Objects {
         } else {
             MOST_PLACES
         };
-        if places.len() <= most || *layout == Layout::Collapsed {
+        if places.len() <= most || matches!(layout, Layout::Collapsed | Layout::Table) {
             return Vec::new();
         }
         self.set_layout(program, object, Layout::Collapsed)
@@ -210,12 +235,14 @@ impl Objects {
     /// The offset that stands for a place after all that was learned of the object's layout.
     #[must_use]
     pub fn normal(&self, program: &Program, object: ObjectId, offset: i64) -> Option<u64> {
-        let layout = self.objects[object.index()].layout;
+        let Object {
+            layout, storage, ..
+        } = self.objects[object.index()];
         let size = match layout {
             Layout::Many(r#type) => program.types.size(r#type),
             Layout::Stride(bytes) => bytes,
             Layout::Collapsed => return Some(0),
-            Layout::One(_) | Layout::Unknown => 0,
+            Layout::One(_) | Layout::Unknown | Layout::Table => 0,
         };
         let offset = match (size, u64::try_from(offset)) {
             (0, Ok(offset)) => offset,
@@ -231,9 +258,9 @@ impl Objects {
                 if size > 0 && offset >= size {
                     return None;
                 }
-                within(program, r#type, offset).0
+                within(program, r#type, storage, offset).0
             }
-            Layout::Unknown | Layout::Stride(_) | Layout::Collapsed => offset,
+            Layout::Unknown | Layout::Stride(_) | Layout::Collapsed | Layout::Table => offset,
         })
     }
 
@@ -250,9 +277,13 @@ impl Objects {
 
     fn find_element(&self, program: &Program, location: Location) -> bool {
         match self.objects[location.object.index()].layout {
-            Layout::One(r#type) => !within(program, r#type, location.offset).1.is_empty(),
+            Layout::One(r#type) => {
+                let storage = self.objects[location.object.index()].storage;
+                let (_, arrays) = within(program, r#type, storage, location.offset);
+                !arrays.is_empty()
+            }
             Layout::Many(_) | Layout::Stride(_) | Layout::Collapsed => true,
-            Layout::Unknown => false,
+            Layout::Unknown | Layout::Table => false,
         }
     }
 
@@ -272,7 +303,7 @@ impl Objects {
         let is_better = match self.objects[object.index()].layout {
             Layout::Unknown | Layout::Stride(_) => true,
             Layout::Many(old) => program.types.size(old) < size,
-            Layout::One(_) | Layout::Collapsed => false,
+            Layout::One(_) | Layout::Collapsed | Layout::Table => false,
         };
         if !is_struct || !is_better || size == 0 {
             return Vec::new();
@@ -280,12 +311,47 @@ impl Objects {
         self.set_layout(program, object, Layout::Many(r#type))
     }
 
+    /// Learns that an allocated block is exactly one value of this type.
+    pub fn is_one(&mut self, program: &Program, object: ObjectId, r#type: TypeId) -> Vec<Merge> {
+        match self.objects[object.index()].layout {
+            Layout::Unknown => self.set_layout(program, object, Layout::One(r#type)),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Learns that the program keeps a structure in an array of bytes of a variable.
+    pub fn stored_in_bytes(
+        &mut self,
+        program: &Program,
+        at: Location,
+        r#type: TypeId,
+    ) -> Vec<Merge> {
+        let Object {
+            layout, storage, ..
+        } = self.objects[at.object.index()];
+        let Layout::One(declared) = layout else {
+            return Vec::new();
+        };
+        let size = program.types.size(r#type);
+        let is_larger =
+            storage.is_none_or(|(start, old)| start == at.offset && program.types.size(old) < size);
+        let is_struct = matches!(program.types.get(r#type), Type::Struct { .. });
+        let has_room = bytes_at(program, declared, at.offset).is_some_and(|bytes| size <= bytes);
+        if !is_struct || !is_larger || !has_room {
+            return Vec::new();
+        }
+        self.objects[at.object.index()].storage = Some((at.offset, r#type));
+        self.set_layout(program, at.object, layout)
+    }
+
     /// Learns that the address of a place is moved by a multiple of `stride` that is not known.
     pub fn stepped(&mut self, program: &Program, at: LocationId, stride: u64) -> Vec<Merge> {
         let Location { object, .. } = self.location(at);
         let new = match self.objects[object.index()].layout {
             // A step that fits no array stays in its field.
-            Layout::Collapsed | Layout::One(_) | Layout::Many(_) => return Vec::new(),
+            Layout::Collapsed | Layout::One(_) | Layout::Many(_) | Layout::Table => {
+                return Vec::new();
+            }
             _ if stride == 0 => return Vec::new(),
             Layout::Unknown => Layout::Stride(stride),
             Layout::Stride(old) if stride.is_multiple_of(old) => return Vec::new(),
@@ -318,7 +384,14 @@ fn divisor(a: u64, b: u64) -> u64 {
 }
 
 /// The offset with all array indices set to 0, and the sizes of the elements of the arrays around it.
-fn within(program: &Program, mut r#type: TypeId, mut offset: u64) -> (u64, Vec<u64>) {
+///
+/// An array of bytes in which the program keeps a structure is that structure.
+fn within(
+    program: &Program,
+    mut r#type: TypeId,
+    mut storage: Option<(u64, TypeId)>,
+    mut offset: u64,
+) -> (u64, Vec<u64>) {
     let types = &program.types;
     let mut base = 0;
     let mut arrays = Vec::new();
@@ -328,6 +401,15 @@ fn within(program: &Program, mut r#type: TypeId, mut offset: u64) -> (u64, Vec<u
                 let size = types.size(*element);
                 if size == 0 {
                     return (base, arrays);
+                }
+                if let Some((start, kept)) = storage
+                    && (start, size) == (base, 1)
+                    && arrays.is_empty()
+                    && offset < types.size(kept)
+                {
+                    r#type = kept;
+                    storage = None;
+                    continue;
                 }
                 arrays.push(size);
                 offset %= size;
@@ -349,6 +431,27 @@ fn within(program: &Program, mut r#type: TypeId, mut offset: u64) -> (u64, Vec<u
                 r#type = fields[field];
             }
             _ => return (base + offset, arrays),
+        }
+    }
+}
+
+/// The length of the array of bytes that begins at an offset of a type.
+fn bytes_at(program: &Program, mut r#type: TypeId, mut offset: u64) -> Option<u64> {
+    let types = &program.types;
+    loop {
+        match types.get(r#type) {
+            Type::Array { element, .. } if offset == 0 && types.size(*element) == 1 => {
+                return Some(types.size(r#type));
+            }
+            Type::Struct {
+                fields, is_packed, ..
+            } => {
+                let offsets = types.field_offsets(fields, *is_packed);
+                let field = offsets.iter().rposition(|&start| start <= offset)?;
+                offset -= offsets[field];
+                r#type = fields[field];
+            }
+            _ => return None,
         }
     }
 }

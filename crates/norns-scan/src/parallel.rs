@@ -6,8 +6,8 @@
 //! parallel with itself if it is alive where it is created. A join ends the thread whose name it gets, if
 //! that can be one thread only, or all threads of a loop if it stands in a loop with the same bounds.
 
-use norns_ir::{BlockId, Kind};
-use rustc_hash::FxHashMap;
+use norns_ir::{BlockId, Callee, InstructionId, Kind};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::Code;
 use crate::condition::Condition;
@@ -35,6 +35,10 @@ pub(crate) struct Alive<'a, 'b, 'p> {
     descendants: Vec<Threads>,
     /// For each thread the descendants that may be alive after it has ended.
     left: Vec<Threads>,
+    /// For each instance the threads that it and what it calls start, and what these start.
+    started: Vec<Threads>,
+    /// The threads that may run when the process ends; `None` for all.
+    at_exit: Option<Threads>,
 }
 
 impl Problem for Alive<'_, '_, '_> {
@@ -46,8 +50,10 @@ impl Problem for Alive<'_, '_, '_> {
         let main_at = main.entries.iter().position(is_main);
         let at = main.entries.iter().position(|&at| at == entry);
         match (main_at, at) {
-            // What is called at exit runs while every thread that was left may run.
             (Some(main_at), Some(at)) if at > main_at => {
+                if let Some(known) = &self.at_exit {
+                    return known.clone();
+                }
                 let mut all = Threads::default();
                 for thread in 1..self.code.points_to.instances.threads.len() {
                     all.insert(ThreadId::from_index(thread));
@@ -101,8 +107,9 @@ impl Problem for Alive<'_, '_, '_> {
         if self.code.points_to.instances.only_caller(callee).is_some() {
             return inside.1.clone();
         }
+        // Of the state at the end of a shared function much comes from its other callers.
         let mut after = before.clone();
-        after.extend(inside.1);
+        after.extend(&self.started[callee.index()]);
         after
     }
 }
@@ -150,6 +157,8 @@ impl Parallel {
             code,
             symbols,
             left: descendants.clone(),
+            started: started(code, &descendants),
+            at_exit: None,
             descendants,
         };
         let mut solution = Solution::new(code, &mut problem);
@@ -165,6 +174,7 @@ impl Parallel {
                 *left = exit.clone();
             }
         }
+        problem.at_exit = at_exit(code, &mut problem, &mut solution);
         solution = Solution::new(code, &mut problem);
         let descendants = problem.descendants.clone();
         let mut beside = vec![Threads::default(); count];
@@ -284,6 +294,68 @@ impl Parallel {
     pub fn is_multiple(&self, thread: ThreadId) -> bool {
         self.beside[thread.index()].contains(thread)
     }
+}
+
+/// For each instance the threads that it starts itself or through what it calls, with their descendants.
+fn started(code: &Code, descendants: &[Threads]) -> Vec<Threads> {
+    let instances = &code.points_to.instances;
+    let mut all = vec![Threads::default(); instances.len()];
+    for (number, thread) in instances.threads.iter().enumerate() {
+        let mut line = descendants[number].clone();
+        line.insert(ThreadId::from_index(number));
+        let mut seen = FxHashSet::default();
+        let mut stack: Vec<InstanceId> = thread.created.iter().map(|at| at.instance).collect();
+        while let Some(at) = stack.pop() {
+            if seen.insert(at) {
+                all[at.index()].extend(&line);
+                stack.extend(instances.get(at).callers.iter().map(|call| call.instance));
+            }
+        }
+    }
+    all
+}
+
+/// The threads that may run when `main` returns or calls `exit`; `None` if another thread may end the process.
+fn at_exit(code: &Code, problem: &mut Alive, solution: &mut Solution<Threads>) -> Option<Threads> {
+    let main = ThreadId::from_index(0);
+    let mut all = Threads::default();
+    for instance in code.points_to.instances.ids() {
+        let exits: Vec<InstructionId> = code
+            .points_of(instance)
+            .filter(|&point| ends_process(code, point))
+            .map(|point| point.instruction)
+            .collect();
+        if exits.is_empty() {
+            continue;
+        }
+        if code.threads_of(instance) != [main] {
+            return None;
+        }
+        solution.for_each(code, problem, instance, |instruction, state| {
+            if exits.contains(&instruction) {
+                all.extend(state);
+            }
+        });
+    }
+    Some(all)
+}
+
+/// Whether an instruction runs the functions that were registered for the end of the process.
+fn ends_process(code: &Code, point: Point) -> bool {
+    const NAMES: [&str; 6] = ["exit", "quick_exit", "err", "errx", "verr", "verrx"];
+    let callee = match code.kind(point) {
+        Kind::Call { callee, .. } | Kind::Invoke { callee, .. } => callee,
+        Kind::Return(_) => {
+            let is_first = code
+                .points_to
+                .instances
+                .entered_by(point.instance)
+                .is_some();
+            return is_first && code.function(point.instance).name == "main";
+        }
+        _ => return false,
+    };
+    matches!(callee, Callee::Function(id) if NAMES.contains(&code.program.function(*id).name.as_str()))
 }
 
 /// The thread and its descendants may run beside all that is alive when it is created.

@@ -359,8 +359,12 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
                 if !self.parallel.may_overlap(a, b) {
                     continue;
                 }
-                let is_ordered = self.hand_over.is_before(self.parallel, self.locks, a, b)
-                    || self.hand_over.is_before(self.parallel, self.locks, b, a);
+                let is_ordered =
+                    self.hand_over
+                        .is_before(self.code, self.parallel, self.locks, a, b)
+                        || self
+                            .hand_over
+                            .is_before(self.code, self.parallel, self.locks, b, a);
                 if !is_ordered {
                     return Some((first, second));
                 }

@@ -12,6 +12,7 @@ use norns_ir::{
 };
 use rustc_hash::FxHashSet;
 
+use crate::external::is_external;
 use crate::instance::{Instances, Point};
 use crate::points_to::{constant_integer, path};
 
@@ -538,7 +539,7 @@ fn direct_call<'k>(program: &Program, kind: &'k Kind) -> Option<(FunctionId, &'k
     else {
         return None;
     };
-    (!program.function(*callee).is_declaration()).then_some((*callee, arguments.as_slice()))
+    (!is_external(program.function(*callee))).then_some((*callee, arguments.as_slice()))
 }
 
 /// The number of a parameter or an instruction among both.

@@ -9,7 +9,7 @@ use norns_ir::{Callee, Cast, Constant, InstructionId, Kind, Operand, id};
 use rustc_hash::FxHashMap;
 
 use crate::code::Code;
-use crate::external::Effect;
+use crate::external::{Effect, is_external};
 use crate::instance::{InstanceId, Point};
 use crate::object::{Location, ObjectId, Origin};
 use crate::points_to::{constant_integer, path};
@@ -187,9 +187,7 @@ impl<'a, 'p> Symbols<'a, 'p> {
             return None;
         };
         match callee {
-            Callee::Function(function)
-                if self.code.program.function(*function).is_declaration() =>
-            {
+            Callee::Function(function) if is_external(self.code.program.function(*function)) => {
                 None
             }
             _ => arguments.get(number).copied(),
@@ -309,7 +307,7 @@ impl<'a, 'p> Symbols<'a, 'p> {
     }
 
     /// What lies behind an address: what the only store has put there, or the path.
-    fn loaded(&mut self, address: Symbol) -> Symbol {
+    pub fn loaded(&mut self, address: Symbol) -> Symbol {
         if let Root::Object(object) = self.root(address.root) {
             let is_fixed = match self.code.points_to.objects.origin(object) {
                 Origin::Stack(..) => true,
@@ -353,6 +351,31 @@ impl<'a, 'p> Symbols<'a, 'p> {
                 root: start.root,
                 offset: start.offset.saturating_add(from.offset),
             };
+        }
+    }
+
+    /// How to get from one address to another that is computed from the same pointer: the bytes to the first
+    /// pointer that is followed, from what it points to the bytes to the next one, and so on.
+    #[must_use]
+    pub fn way(&self, from: Symbol, to: Symbol) -> Option<Vec<i64>> {
+        /// Paths are a few pointers long.
+        const LONGEST: usize = 4;
+        let mut steps = Vec::new();
+        let mut to = to;
+        loop {
+            if let Some(distance) = self.distance(from, to) {
+                steps.push(distance);
+                steps.reverse();
+                return Some(steps);
+            }
+            let Root::Loaded(address) = self.root(to.root) else {
+                return None;
+            };
+            if steps.len() == LONGEST {
+                return None;
+            }
+            steps.push(to.offset);
+            to = address;
         }
     }
 

@@ -1,13 +1,17 @@
 //! Calls: of functions with a body, through pointers, and of external functions by their effects.
 
-use norns_ir::{Callee, FunctionId, Kind, Operand, Type, TypeId};
+use norns_ir::{Callee, Constant, ConstantId, FunctionId, Kind, Operand, Type, TypeId};
 
 use super::solver::NodeId;
-use super::{Constraint, CopyMemory, Library, PointsTo, Site, SiteKind};
-use crate::external::{Effect, effects};
+use super::{Constraint, CopyMemory, Library, Part, PointsTo, Site, SiteKind};
+use crate::external::{Effect, effects, is_external};
 use crate::instance::{InstanceId, Point};
 use crate::object::{LocationId, Origin};
 use crate::structure::Shape;
+
+/// What `std::call_once` has `pthread_once` call: it calls the function in a variable of the thread.
+const ONCE_PROXY: &str = "__once_proxy";
+const ONCE_CALL: &str = "_ZSt11__once_call";
 
 /// A library passes no more arguments than this to the functions that it calls.
 const MOST_PARAMETERS: usize = 6;
@@ -46,7 +50,7 @@ impl PointsTo<'_> {
         to: NodeId,
     ) {
         let callee = self.program.function(function);
-        if !callee.is_declaration() {
+        if !is_external(callee) {
             let nodes = self.argument_nodes(point.instance, arguments);
             self.connect(point, function, &nodes, Some(to), true);
             return;
@@ -220,8 +224,12 @@ impl PointsTo<'_> {
             arguments,
             result,
         } = self.sites[site].clone();
-        if self.program.function(function).is_declaration() {
+        if is_external(self.program.function(function)) {
             let name = &self.program.function(function).name;
+            if name == ONCE_PROXY {
+                self.call_once_proxy(point);
+                return;
+            }
             // Effects on operands need a call by name; allocation through a pointer is the common case.
             match (effects(name), result) {
                 (Some(effects), Some(to)) if effects.contains(&Effect::Allocates) => {
@@ -328,8 +336,12 @@ impl PointsTo<'_> {
             self.shapes.resize(object.index() + 1, None);
         }
         self.shapes[object.index()] = shape;
-        if let Some(Shape { r#type, .. }) = shape {
-            let merges = self.objects.read_as(self.program, object, r#type);
+        if let Some(Shape { r#type, size }) = shape {
+            let merges = if size == Some(self.program.types.size(r#type)) {
+                self.objects.is_one(self.program, object, r#type)
+            } else {
+                self.objects.read_as(self.program, object, r#type)
+            };
             self.merge(&merges);
         }
         let place = self.location_of(object);
@@ -443,6 +455,14 @@ impl PointsTo<'_> {
                 self.solver.make_descriptor(place);
                 self.solver.add(to, place);
             }
+            Effect::Polls => {
+                // Later analyses ask which descriptors are polled.
+                let behind = self.solver.node();
+                if let Some(list) = argument(0).and_then(|operand| self.operand(instance, operand))
+                {
+                    self.load(list, behind);
+                }
+            }
             Effect::WritesBehind(number) => {
                 // Later analyses ask what lies there.
                 let behind = self.solver.node();
@@ -474,7 +494,11 @@ impl PointsTo<'_> {
             | Effect::GuardRelease(_)
             | Effect::JoinBehind(_)
             | Effect::Sends(_)
-            | Effect::Receives(_)
+            | Effect::Closes(_)
+            | Effect::Receives { .. }
+            | Effect::SystemCall
+            | Effect::Raises
+            | Effect::FileLock
             | Effect::NeverReturns
             | Effect::Forks => {}
         }
@@ -515,7 +539,16 @@ impl PointsTo<'_> {
         let [state, table, slot, run] = nodes;
         self.load(owner, state);
         self.load(state, table);
-        self.part_of_node(table, slot, None, RUN_SLOT, Vec::new());
+        self.part(
+            table,
+            Part {
+                to: slot,
+                source: None,
+                offset: RUN_SLOT,
+                in_table: RUN_SLOT,
+                strides: Vec::new(),
+            },
+        );
         self.load(slot, run);
         let kind = SiteKind::Create {
             handle: this,
@@ -530,6 +563,27 @@ impl PointsTo<'_> {
                 result: None,
             },
         );
+    }
+
+    fn call_once_proxy(&mut self, point: Point) {
+        let program = self.program;
+        let is_variable = |constant: &Constant| matches!(constant, Constant::Global(id) if program.global(*id).name == ONCE_CALL);
+        let Some(variable) = program.constants.iter().position(is_variable) else {
+            return;
+        };
+        let variable = Operand::Constant(ConstantId::from_index(variable));
+        let Some(variable) = self.operand(point.instance, variable) else {
+            return;
+        };
+        let function = self.solver.node();
+        self.load(variable, function);
+        let site = Site {
+            point,
+            kind: SiteKind::Call,
+            arguments: Vec::new(),
+            result: None,
+        };
+        self.site(Some(function), site);
     }
 
     /// The memory of `pthread_setspecific`: one place for each thread, whatever the key.

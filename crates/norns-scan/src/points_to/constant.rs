@@ -65,9 +65,7 @@ impl PointsTo<'_> {
         }
         match self.program.constant(id) {
             Constant::Global(global) => {
-                let r#type = self.program.global(*global).r#type;
-                let object = self.objects.object(Origin::Global(*global), Some(r#type));
-                vec![(object, 0)]
+                vec![(self.objects.global(self.program, *global), 0)]
             }
             Constant::Function(function) => {
                 let object = self.objects.object(Origin::Function(*function), None);

@@ -47,12 +47,24 @@ impl PointsTo<'_> {
                     base,
                     indices,
                 } => {
-                    let (mut offset, mut strides) = path(program, *source, indices);
+                    let (in_table, mut strides) = path(program, *source, indices);
+                    let mut offset = in_table;
                     if is_walk(program, *source, indices) {
                         strides.push(program.types.size(*source));
                         offset = 0;
                     }
-                    self.part(instance, *base, to, *source, offset, strides);
+                    if let Some(base) = self.operand(instance, *base) {
+                        self.part(
+                            base,
+                            Part {
+                                to,
+                                source: Some(*source),
+                                offset,
+                                in_table,
+                                strides,
+                            },
+                        );
+                    }
                 }
                 Kind::Return(Some(value)) => {
                     let result = self.result(instance);
@@ -138,36 +150,9 @@ impl PointsTo<'_> {
         }
     }
 
-    pub(super) fn part(
-        &mut self,
-        instance: InstanceId,
-        base: Operand,
-        to: NodeId,
-        source: TypeId,
-        offset: i64,
-        strides: Vec<u64>,
-    ) {
-        let Some(base) = self.operand(instance, base) else {
-            return;
-        };
-        self.part_of_node(base, to, Some(source), offset, strides);
-    }
-
-    pub(super) fn part_of_node(
-        &mut self,
-        base: NodeId,
-        to: NodeId,
-        source: Option<TypeId>,
-        offset: i64,
-        strides: Vec<u64>,
-    ) {
+    pub(super) fn part(&mut self, base: NodeId, part: Part) {
         let number = u32::try_from(self.parts.len()).expect("fewer parts than instructions");
-        self.parts.push(Part {
-            to,
-            source,
-            offset,
-            strides,
-        });
+        self.parts.push(part);
         self.watch(base, Constraint::Part(number));
     }
 }

@@ -38,6 +38,8 @@ struct Part {
     /// The type that is read there.
     source: Option<TypeId>,
     offset: i64,
+    /// The offset if `base` is a table of virtual functions, where no constant step is a walk.
+    in_table: i64,
     /// The sizes of the elements that are stepped over by a number which is not constant.
     strides: Vec<u64>,
 }
@@ -139,8 +141,8 @@ impl<'p> PointsTo<'p> {
             assembler: FxHashSet::default(),
         };
         for (index, global) in program.globals.iter().enumerate() {
-            let origin = Origin::Global(norns_ir::GlobalId::from_index(index));
-            let object = points_to.objects.object(origin, Some(global.r#type));
+            let id = norns_ir::GlobalId::from_index(index);
+            let object = points_to.objects.global(program, id);
             if let Some(initial) = global.initial {
                 points_to.initialise(object, 0, initial);
             }
@@ -224,7 +226,11 @@ impl<'p> PointsTo<'p> {
 
     fn apply_part(&mut self, part: usize, location: LocationId) {
         let Part {
-            to, source, offset, ..
+            to,
+            source,
+            offset,
+            in_table,
+            ..
         } = self.parts[part];
         let Location { object, offset: at } = self.objects.location(location);
         if matches!(
@@ -236,11 +242,19 @@ impl<'p> PointsTo<'p> {
         if source.is_some_and(|source| !self.can_be(object, at, source)) {
             return;
         }
-        if let (0, Some(source)) = (at, source) {
-            let merges = self.objects.read_as(self.program, object, source);
+        if let Some(source) = source {
+            let merges = match at {
+                0 => self.objects.read_as(self.program, object, source),
+                _ => Vec::new(),
+            };
+            self.merge(&merges);
+            let here = Location { object, offset: at };
+            let merges = self.objects.stored_in_bytes(self.program, here, source);
             self.merge(&merges);
         }
-        let at = i64::try_from(at).unwrap_or(0).saturating_add(offset);
+        let is_table = self.objects.is_table(object);
+        let step = if is_table { in_table } else { offset };
+        let at = i64::try_from(at).unwrap_or(0).saturating_add(step);
         let Some(mut place) = self.objects.at(self.program, object, at) else {
             return;
         };

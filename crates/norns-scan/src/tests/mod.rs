@@ -5,6 +5,7 @@
 mod call_graph;
 mod escape;
 mod locks;
+mod orders;
 mod parallel;
 mod points_to;
 mod slice;
