@@ -43,6 +43,9 @@ pub const SKETCH: &str = "NORNS_SKETCH";
 pub const CONSTRAINT: &str = "NORNS_CONSTRAINT";
 /// The path of the plan of a tracked run (`tracking`); what it sees goes to `REPORT`.
 pub const TRACK: &str = "NORNS_TRACK";
+/// The absolute path of the folder in which the agent keeps files for guarded programs (`guarding`). It
+/// needs no `MODE`.
+pub const GUARD: &str = "NORNS_GUARD";
 /// Variables without meaning. They keep the size of the environment the same in all runs, and with
 /// it the addresses on the stack.
 pub const PADDING: [&str; 9] = [

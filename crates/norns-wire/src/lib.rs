@@ -7,6 +7,7 @@
 //! | the events of a recording | runtime to tool | `code`, `stream`, `chunk`, `tail`, `statistics` |
 //! | what happened in a replay or under the detector | runtime to tool | `report` |
 //! | what a tracked run is to watch, and what it saw | both | `tracking` |
+//! | what a guarded program is to try, and what came of it | both | `guarding` |
 //! | what other processes said to the program | runtime to tool | `inputs` |
 //! | files that later runs do not find as they were | runtime to tool | `files` |
 //!
@@ -23,6 +24,7 @@ mod code;
 pub mod environment;
 mod fields;
 pub mod files;
+pub mod guarding;
 pub mod inputs;
 pub mod report;
 pub mod schedule;
