@@ -507,9 +507,8 @@ impl<'a> Shared<'a> {
         let start = sum([pair]) as usize;
         for step in 0..16 {
             let place = &self.words[PAIRS_AT + start.wrapping_add(step) % PAIRS];
-            let there = match place.compare_exchange(0, pair, Relaxed, Relaxed) {
-                Ok(_) => return self.tell(),
-                Err(there) => there,
+            let Err(there) = place.compare_exchange(0, pair, Relaxed, Relaxed) else {
+                return self.tell();
             };
             if there == pair {
                 return;
