@@ -1,6 +1,6 @@
 //! The plug-in that puts sites into a program, built for the clang that is used: `site.hpp` has what a
 //! site is, `bodies.hpp` how a function does without them, `sites.cpp` the sites of an aspect file,
-//! `wait_loops.hpp` those of wait loops, `tracked.hpp` those of tracked runs.
+//! `wait_loops.hpp` those of wait loops, `tracked.hpp` those of tracked runs, `guarded.hpp` those of guarded builds.
 //!
 //! A plug-in works with the major version of LLVM that it was built for, and needs its header files
 //! (Debian's `llvm-19-dev`). So it is built when it is first needed, once for each version.
@@ -12,12 +12,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("sites.cpp", include_str!("sites.cpp")),
     ("site.hpp", include_str!("site.hpp")),
     ("bodies.hpp", include_str!("bodies.hpp")),
     ("wait_loops.hpp", include_str!("wait_loops.hpp")),
     ("tracked.hpp", include_str!("tracked.hpp")),
+    ("guarded.hpp", include_str!("guarded.hpp")),
 ];
 
 /// The versions of LLVM for which the plug-in is written.

@@ -13,8 +13,9 @@
 // `branches` or `accesses`, branches do, and with the second also accesses.
 //
 // The plug-in runs at the start of the pipeline, so that sites are the same at every level of
-// optimisation. Works with LLVM 15 to 19.
+// optimisation. Works with LLVM 15 to 19. Guarded builds (NORNS_GUARD_PLACES, `guarded.hpp`) get theirs at its end.
 
+#include "guarded.hpp"
 #include "site.hpp"
 #include "tracked.hpp"
 #include "wait_loops.hpp"
@@ -472,11 +473,22 @@ struct SitesPass : PassInfoMixin<SitesPass> {
     static bool isRequired() { return true; }
 };
 
+struct GuardPass : PassInfoMixin<GuardPass> {
+    PreservedAnalyses run(Module &module, ModuleAnalysisManager &) {
+        const char *list = std::getenv("NORNS_GUARD_PLACES");
+        bool changed = list && *list && norns::GuardedSites(module).run(list);
+        return changed ? PreservedAnalyses::none() : PreservedAnalyses::all();
+    }
+    static bool isRequired() { return true; }
+};
+
 } // namespace
 
 extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
     return {LLVM_PLUGIN_API_VERSION, "norns-sites", "1", [](PassBuilder &builder) {
                 builder.registerPipelineStartEPCallback(
                     [](ModulePassManager &passes, OptimizationLevel) { passes.addPass(SitesPass()); });
+                builder.registerOptimizerLastEPCallback(
+                    [](ModulePassManager &passes, OptimizationLevel) { passes.addPass(GuardPass()); });
             }};
 }

@@ -72,7 +72,7 @@ fn contradicts(is_right: bool, lock: usize, pc: usize) {
 
 /// Accesses of this thread are ignored, or not any more.
 fn ignore(change: i32) {
-    if mode() == Mode::Off {
+    if matches!(mode(), Mode::Off | Mode::Guard) {
         return;
     }
     let Some(thread) = attach::current() else {

@@ -67,6 +67,20 @@ pub unsafe fn begin_process() -> bool {
     true
 }
 
+/// Gets ready to see forks and the exit of a guarded program, whose threads are not attached.
+///
+/// # Safety
+/// Only from the constructor.
+pub unsafe fn watch_process() {
+    // SAFETY: plain calls of the C library, which is initialised before the constructors of its dependents.
+    unsafe {
+        __register_atfork(None, None, Some(forked), core::ptr::null());
+        on_exit(exits, core::ptr::null_mut());
+        __cxa_at_quick_exit(quick_exits, core::ptr::null_mut());
+    }
+    PROCESS.store(sys::getpid(), Ordering::Relaxed);
+}
+
 /// The running thread. One whose creation was not seen is attached now; `None` for a thread that
 /// has ended, or when the mode is off.
 #[inline(always)]
@@ -85,7 +99,7 @@ pub fn current() -> Option<&'static mut Thread> {
 
 #[cold]
 fn attach_stranger() -> Option<&'static mut Thread> {
-    if mode() == Mode::Off || (is_recording() && !record::started()) {
+    if matches!(mode(), Mode::Off | Mode::Guard) || (is_recording() && !record::started()) {
         return None;
     }
     // A hook of a signal handler must find the thread either attached or not attached.
@@ -204,11 +218,12 @@ pub fn process_ends(how: u8, status: c_int, pc: usize) {
     if is_controlled() {
         control::threads::process_ends();
     }
+    crate::guard::process_ends(status);
 }
 
 /// The parent after a fork.
 unsafe extern "C" fn has_forked() {
-    if mode() != Mode::Off {
+    if !matches!(mode(), Mode::Off | Mode::Guard) {
         channels::process_forked();
     }
 }
@@ -219,6 +234,7 @@ pub unsafe extern "C" fn forked() {
     crate::files::forked();
     served::forked();
     crate::track::forked();
+    crate::guard::forked();
     if mode() == Mode::Off {
         return;
     }

@@ -60,7 +60,7 @@ unsafe fn log<const SIZE: usize, const WRITE: bool>(
 #[inline(never)]
 pub fn slow_access(address: usize, size: usize, write: bool, pc: usize) {
     match mode() {
-        Mode::Off => {}
+        Mode::Off | Mode::Guard => {}
         Mode::Record if !record::started() => record::early_access(address, size, write, pc),
         Mode::Record => match attach::current() {
             Some(thread) if thread.ignored == 0 => {

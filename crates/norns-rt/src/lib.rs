@@ -26,6 +26,7 @@ mod detect;
 mod errno;
 mod fast;
 mod files;
+mod guard;
 mod hooks;
 mod inputs;
 mod interpose;

@@ -8,31 +8,76 @@ use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::wire::environment;
+use crate::wire::guarding::{ATTENTION, ATTENTION_AT};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
     Off = 0,
     Record = 1,
-    Replay = 2,
-    Detect = 3,
-    ReplayDetect = 4,
+    /// A guarded run while it has a task: `guard`.
+    Guard = 3,
+    Replay = 4,
+    Detect = 5,
+    ReplayDetect = 6,
     /// A recording in which one thread runs at a time, with the values of accesses.
-    RecordValues = 5,
+    RecordValues = 7,
 }
 
-static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
+/// The page with the mode. In a guarded run the first page of what the program and its agent share is mapped over
+/// it, so that the agent can change the mode from `Off` or `Guard` to `ATTENTION`.
+#[repr(align(4096))]
+struct Page([AtomicU8; 4096]);
+
+static PAGE: Page = Page([const { AtomicU8::new(0) }; 4096]);
+static MODE: &AtomicU8 = &PAGE.0[ATTENTION_AT];
+
+/// The address of the page with the mode.
+pub fn page() -> usize {
+    PAGE.0.as_ptr() as usize
+}
 
 #[inline(always)]
 pub fn mode() -> Mode {
     match MODE.load(Ordering::Relaxed) {
         1 => Mode::Record,
-        2 => Mode::Replay,
-        3 => Mode::Detect,
-        4 => Mode::ReplayDetect,
-        5 => Mode::RecordValues,
+        ATTENTION | 3 => Mode::Guard,
+        4 => Mode::Replay,
+        5 => Mode::Detect,
+        6 => Mode::ReplayDetect,
+        7 => Mode::RecordValues,
         _ => Mode::Off,
     }
+}
+
+/// Whether this is a guarded run with a task, or one that the agent wants to give one.
+#[inline(always)]
+pub fn is_guarded() -> bool {
+    MODE.load(Ordering::Relaxed) & !1 == ATTENTION
+}
+
+/// Whether the agent has changed the task since this was last asked.
+#[inline(always)]
+pub fn takes_attention() -> bool {
+    MODE.load(Ordering::Relaxed) == ATTENTION
+        && MODE
+            .compare_exchange(
+                ATTENTION,
+                Mode::Guard as u8,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+}
+
+/// A guarded run has no task any more, unless the agent wants to give it one.
+pub fn rests() {
+    let _ = MODE.compare_exchange(
+        Mode::Guard as u8,
+        Mode::Off as u8,
+        Ordering::Relaxed,
+        Ordering::Relaxed,
+    );
 }
 
 #[inline(always)]
@@ -120,7 +165,8 @@ unsafe extern "C" fn construct(
     }
     // SAFETY: as above.
     let Some(word) = (unsafe { variable(variables, environment::MODE) }) else {
-        return;
+        // SAFETY: as above.
+        return unsafe { crate::guard::begin(variables) };
     };
     let wanted = core::str::from_utf8(word).ok();
     let mode = match wanted.and_then(environment::Mode::parse) {
@@ -143,7 +189,7 @@ unsafe extern "C" fn construct(
         }
     };
     match mode {
-        Mode::Off => {}
+        Mode::Off | Mode::Guard => {}
         // SAFETY: as above.
         Mode::Record | Mode::RecordValues => unsafe { crate::record::begin(variables, mode) },
         // SAFETY: as above.

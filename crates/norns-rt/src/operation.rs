@@ -5,9 +5,9 @@
 //! code. A mode may make the thread wait in `before`.
 
 use crate::control::access::Life;
-use crate::mode::{Mode, is_controlled, is_serial, mode};
+use crate::mode::{Mode, is_controlled, is_guarded, is_serial, mode};
 use crate::wire::Code;
-use crate::{control, record};
+use crate::{control, guard, record};
 
 #[derive(Clone, Copy)]
 pub struct Operation {
@@ -112,7 +112,9 @@ impl Operation {
 
     #[inline(always)]
     pub fn before(&self) {
-        if mode() == Mode::Record {
+        if is_guarded() {
+            guard::before(self);
+        } else if mode() == Mode::Record {
             record::noise::delay();
             if self.lets_others_go_on() {
                 record::impatience::hold_back();
@@ -134,7 +136,9 @@ impl Operation {
     /// `happened` is `code`, or its failed form.
     #[inline(always)]
     pub fn after(&self, happened: Code) {
-        if mode() == Mode::Record && !self.releases() {
+        if is_guarded() {
+            guard::after(self, happened);
+        } else if mode() == Mode::Record && !self.releases() {
             record::operation(happened, self);
         } else if is_controlled() {
             if is_serial() && matches!(happened, Code::Lock | Code::ReadLock | Code::SemWait) {

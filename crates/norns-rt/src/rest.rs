@@ -80,7 +80,7 @@ pub fn before_exit() {
     let has_threads = match mode() {
         Mode::Record | Mode::RecordValues => record::started(),
         Mode::Detect => true,
-        Mode::Off | Mode::Replay | Mode::ReplayDetect => false,
+        Mode::Off | Mode::Guard | Mode::Replay | Mode::ReplayDetect => false,
     };
     if !has_threads || attach::in_foreign_memory() || RESTED.swap(true, Ordering::Relaxed) {
         return;

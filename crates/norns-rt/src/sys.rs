@@ -111,6 +111,42 @@ pub fn map_file(file: i32, offset: usize, length: usize) -> *mut u8 {
     }
 }
 
+/// Puts a writable shared view of the beginning of a file in the place of pages of ours.
+pub fn map_over(address: usize, file: i32, length: usize) {
+    const PROT_READ_WRITE: usize = 3;
+    const SHARED_FIXED: usize = 0x11;
+    // SAFETY: callers give the address and length of whole pages of statics that consist of atomics.
+    unsafe {
+        call6(
+            MMAP,
+            address,
+            length,
+            PROT_READ_WRITE,
+            SHARED_FIXED,
+            file as usize,
+            0,
+        )
+    };
+}
+
+/// Puts zeroed memory of this process in the place of pages of ours.
+pub fn map_nothing_over(address: usize, length: usize) {
+    const PROT_READ_WRITE: usize = 3;
+    const PRIVATE_FIXED_ANONYMOUS: usize = 0x32;
+    // SAFETY: as in `map_over`.
+    unsafe {
+        call6(
+            MMAP,
+            address,
+            length,
+            PROT_READ_WRITE,
+            PRIVATE_FIXED_ANONYMOUS,
+            usize::MAX,
+            0,
+        )
+    };
+}
+
 /// A writable shared view of the beginning of a file, or null. It is far from where the kernel puts
 /// other mappings, so that these have the same addresses as without it.
 pub fn map_file_far(file: i32, length: usize) -> *mut u8 {

@@ -423,6 +423,12 @@ impl<'a> Shared<'a> {
         fits.then_some(shared)
     }
 
+    /// A file that `open` has accepted.
+    pub fn running(words: &'a [AtomicU64]) -> Option<Self> {
+        let words = words.try_into().ok()?;
+        Some(Shared { words })
+    }
+
     fn get(&self, at: usize) -> u64 {
         self.words[at].load(Relaxed)
     }

@@ -5,13 +5,15 @@
 //! each option stands where it is added. Options come first on the command line when their order
 //! matters to the linker (the runtime must stand before the C library), else last. With `NORNS_ASPECT`,
 //! or when `norns check --aspect` compiles, clang also puts the events of an aspect file into the
-//! program, and with `NORNS_WAIT_LOOPS` or `--wait-loops` what is to be known of wait loops (`sites`).
+//! program, and with `NORNS_WAIT_LOOPS` or `--wait-loops` what is to be known of wait loops (`sites`). A build for
+//! `norns guard`, with `NORNS_GUARD_SITES`, is another one (`guarded`).
 //!
 //! Limits: a program for another machine, without an operating system or without the C library is
 //! compiled unchanged; `-static` is left out, since nothing can be interposed in such a program.
 
 mod bitcode;
 mod command_line;
+pub mod guarded;
 pub mod sites;
 
 use std::env;
@@ -73,6 +75,9 @@ pub fn called_as_compiler() -> Option<(Language, Vec<OsString>)> {
 
 /// Becomes the compiler, or runs it if bitcode is wanted. Returns an error only when that fails.
 pub fn run(language: Language, words: Vec<OsString>) -> anyhow::Result<ExitCode> {
+    if let Some(guarded) = guarded::Guarded::of_environment()? {
+        return guarded::run(language, words, &guarded);
+    }
     let orders = sites::Orders::of_environment()?;
     if bitcode::is_wanted() {
         let compiler = compiler_for(language, orders.as_ref())?;

@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicU16, Ordering};
 use super::{Key, kind, receive, send};
 use crate::control::access::{self, Life};
 use crate::errno::EBADF;
+use crate::guard;
 use crate::mode::is_recording;
 use crate::operation::Operation;
 use crate::record;
@@ -44,7 +45,7 @@ pub fn used(file: c_int, pc: usize) {
 /// before.
 pub fn using(file: c_int, pc: usize, call: impl FnOnce() -> isize) -> isize {
     used(file, pc);
-    let result = call();
+    let result = guard::through_kernel(call);
     // SAFETY: the error number of this thread.
     if result < 0 && unsafe { crate::sys::__errno_location().read() } == EBADF {
         let before = generation(file).and_then(|generation| generation.checked_sub(1));

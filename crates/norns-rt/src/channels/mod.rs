@@ -19,6 +19,7 @@ pub mod unknown;
 pub mod watches;
 
 use crate::control;
+use crate::guard;
 use crate::lock::Lock;
 use crate::mode::{Mode, is_recording, mode};
 use crate::operation::Operation;
@@ -61,7 +62,7 @@ pub mod kind {
 #[inline(always)]
 pub fn watching() -> bool {
     match mode() {
-        Mode::Off | Mode::Replay => false,
+        Mode::Off | Mode::Guard | Mode::Replay => false,
         Mode::Record | Mode::RecordValues => record::started(),
         Mode::Detect | Mode::ReplayDetect => control::detector().is_some(),
     }
@@ -149,6 +150,7 @@ pub fn end_send(sending: Sending, sent: u64) {
 
 /// Before a call that sends through a channel whose amounts are not counted.
 pub fn send(key: Key, pc: usize) {
+    guard::gives_to_kernel();
     if !watching() {
         return;
     }
@@ -188,6 +190,7 @@ pub fn receive(key: Key, pc: usize) {
 
 /// The same for several channels.
 pub fn receive_each(keys: impl IntoIterator<Item = Key>, pc: usize) {
+    guard::takes_from_kernel();
     if !watching() {
         return;
     }

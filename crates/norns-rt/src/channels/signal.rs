@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 
 use super::{Key, kind, receive_each, send};
+use crate::guard;
 use crate::real;
 
 real! {
@@ -35,6 +36,7 @@ fn action(signal: c_int) -> Key {
 
 /// The running thread is about to send a signal.
 pub fn sends(signal: c_int, target: Target, pc: usize) {
+    guard::sends_signal();
     send(key(signal, target), pc);
 }
 

@@ -9,10 +9,10 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::control;
-use crate::mode::{is_controlled, is_recording};
+use crate::mode::{is_controlled, is_guarded, is_recording};
 use crate::record;
 use crate::wire::Code;
-use crate::{interpose, real, track};
+use crate::{guard, interpose, real, track};
 
 mod real_functions {
     use super::*;
@@ -110,6 +110,10 @@ fn allocated(block: *mut c_void, pc: usize) {
         return;
     }
     track::allocated(block, pc);
+    // SAFETY: a block of the C library.
+    guard::allocated(block as usize, || unsafe {
+        real_call::malloc_usable_size(block)
+    });
     if follows_early() {
         // SAFETY: a block of the C library.
         let size = unsafe { real_call::malloc_usable_size(block) };
@@ -161,7 +165,12 @@ unsafe fn reallocated(
     pc: usize,
     real: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    if recorder().is_none() && !is_controlled() && !follows_early() && !track::is_on() {
+    if recorder().is_none()
+        && !is_controlled()
+        && !follows_early()
+        && !track::is_on()
+        && !is_guarded()
+    {
         return real();
     }
     // SAFETY: the program's block, or null.
@@ -296,6 +305,7 @@ fn mapped(address: usize, size: usize) {
     if size == 0 {
         return;
     }
+    guard::allocated(address, || size);
     if let Some(thread) = recorder() {
         thread.filter.forget(address, size);
         thread.log_within_segment(Code::Allocate, 0, 0, address, [size as u64, 0]);

@@ -12,7 +12,7 @@ use crate::errno::EINTR;
 use crate::inputs::served;
 use crate::mode::{is_controlled, is_serial};
 use crate::record::{handles, values};
-use crate::{interpose, real, sys};
+use crate::{guard, interpose, real, sys};
 
 type Bytes = *mut c_void;
 
@@ -75,7 +75,7 @@ fn is_ready(file: c_int, events: i16) -> bool {
 #[inline(always)]
 pub fn on<R>(file: c_int, events: i16, call: impl FnOnce() -> R) -> R {
     if !is_serial() {
-        return call();
+        return guard::through_kernel(call);
     }
     values::settle();
     if is_ready(file, events) {
@@ -91,13 +91,26 @@ pub fn away<R>(call: impl FnOnce() -> R) -> R {
     if is_serial() {
         serial::away(call)
     } else {
+        guard::through_kernel(call)
+    }
+}
+
+/// A call that only lets time pass.
+fn asleep<R>(call: impl FnOnce() -> R) -> R {
+    if is_serial() {
+        serial::away(call)
+    } else {
         call()
     }
 }
 
 /// A call that may sleep, unless `at_once`: its time-out is 0, for example.
 pub fn away_unless<R>(at_once: bool, call: impl FnOnce() -> R) -> R {
-    if at_once { call() } else { away(call) }
+    if at_once {
+        guard::through_kernel(call)
+    } else {
+        away(call)
+    }
 }
 
 /// Sleeps for `duration` nanoseconds. Returns what is left of it if a signal came first; `None` when
@@ -135,7 +148,7 @@ interpose! {
                 set_error(EINTR);
                 -1
             }
-            None => away(|| real_call::nanosleep(time, rest)),
+            None => asleep(|| real_call::nanosleep(time, rest)),
         }
     }
     fn clock_nanosleep(clock: c_int, flags: c_int, time: *const Time, rest: *mut Time) -> c_int |pc| {
@@ -159,7 +172,7 @@ interpose! {
                 }
                 EINTR
             }
-            None => away(|| real_call::clock_nanosleep(clock, flags, time, rest)),
+            None => asleep(|| real_call::clock_nanosleep(clock, flags, time, rest)),
         }
     }
     fn usleep(microseconds: u32) -> c_int |pc| {
@@ -169,13 +182,13 @@ interpose! {
                 set_error(EINTR);
                 -1
             }
-            None => away(|| real_call::usleep(microseconds)),
+            None => asleep(|| real_call::usleep(microseconds)),
         }
     }
     fn sleep(seconds: u32) -> u32 |pc| {
         match sleep_for(1, i64::from(seconds) * 1_000_000_000) {
             Some(left) => (left / 1_000_000_000) as u32,
-            None => away(|| real_call::sleep(seconds)),
+            None => asleep(|| real_call::sleep(seconds)),
         }
     }
     fn thrd_sleep(time: *const Time, rest: *mut Time) -> c_int |pc| {
@@ -185,7 +198,7 @@ interpose! {
                 put_rest(rest, left);
                 -1
             }
-            None => away(|| real_call::thrd_sleep(time, rest)),
+            None => asleep(|| real_call::thrd_sleep(time, rest)),
         }
     }
     fn sched_yield() -> c_int |pc| {

@@ -16,7 +16,7 @@ use crate::sys;
 #[inline(always)]
 pub fn seen() -> bool {
     match mode() {
-        Mode::Off => false,
+        Mode::Off | Mode::Guard => false,
         Mode::Record | Mode::RecordValues => record::sees_memory(),
         Mode::Replay | Mode::Detect | Mode::ReplayDetect => true,
     }

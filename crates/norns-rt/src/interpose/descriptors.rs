@@ -12,7 +12,7 @@ use crate::channels::transfer::{self, Leaves, receiving, sending};
 use crate::channels::{self, watching};
 use crate::files::{self, HERE, redirected};
 use crate::inputs::served;
-use crate::mode::is_off;
+use crate::mode::{is_guarded, is_off};
 use crate::{inputs, interpose, real};
 
 type Bytes = *mut c_void;
@@ -207,7 +207,7 @@ pub unsafe fn stream_ends(stream: Bytes) {
 
 /// The C library is about to close the descriptor of a stream or directory, which `number` tells.
 fn ends_with(owner: Bytes, number: impl FnOnce(Bytes) -> c_int) {
-    if is_off() || owner.is_null() {
+    if is_off() || is_guarded() || owner.is_null() {
         return;
     }
     // SAFETY: the error number of this thread.
@@ -455,7 +455,7 @@ interpose! {
     }
     fn socketpair(domain: c_int, sort: c_int, protocol: c_int, ends: *mut [c_int; 2]) -> c_int |pc| {
         let result = real_call::socketpair(domain, sort, protocol, ends);
-        if result == 0 && !is_off() {
+        if result == 0 && !is_off() && !is_guarded() {
             socket::paired(*ends);
         }
         result

@@ -11,10 +11,10 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::attach;
 use crate::control;
 use crate::lock::Lock;
-use crate::mode::{is_controlled, is_off, text};
+use crate::mode::{is_controlled, is_guarded, is_off, text};
 use crate::operation::Operation;
 use crate::wire::{Code, atomic_detail, object};
-use crate::{interpose, real, sys};
+use crate::{guard, interpose, real, sys};
 
 const STORE: u8 = 1;
 const RELEASE: u8 = 3;
@@ -198,7 +198,33 @@ fn is_of_unwinder(pc: usize) -> bool {
     is
 }
 
+/// The same in a guarded run, whose threads are not attached.
+struct GuardedCall {
+    initialiser: Initialiser,
+    end: Operation,
+}
+
+unsafe extern "C-unwind" fn run_guarded() {
+    let call = guard::once() as *const GuardedCall;
+    // SAFETY: `with_once` set it to a local of a frame that is still below.
+    unsafe { ((*call).initialiser)() };
+    // SAFETY: as above.
+    unsafe { (*call).end.before() };
+}
+
 unsafe fn with_once(once: Once, initialiser: Initialiser, pc: usize, real: impl Fn(Initialiser)) {
+    if is_guarded() {
+        let call = GuardedCall {
+            initialiser,
+            end: Operation::new(Code::OnceEnd, object::ONCE, once as usize, pc),
+        };
+        // An exception or a cancellation leaves the call behind, which is used by none that follows.
+        let outer = guard::replace_once(&raw const call as usize);
+        real(run_guarded);
+        guard::replace_once(outer);
+        return Operation::new(Code::OncePass, object::ONCE, once as usize, pc)
+            .after(Code::OncePass);
+    }
     let thread = if is_off() || is_of_unwinder(pc) {
         None
     } else {

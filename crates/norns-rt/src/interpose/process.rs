@@ -11,11 +11,12 @@ use core::sync::atomic::Ordering;
 
 use crate::attach::{self, QUICK_STATUS, process_ends};
 use crate::control::serial;
-use crate::mode::{is_off, is_serial, text};
+use crate::mode::{is_guarded, is_off, is_serial, text};
 use crate::record::failure;
 use crate::wire::ended;
 use crate::wire::environment::Failing;
-use crate::{interpose, real, rest, sys};
+use crate::wire::guarding::FailureKind;
+use crate::{guard, interpose, real, rest, sys};
 
 #[allow(non_snake_case)]
 mod real_functions {
@@ -90,7 +91,7 @@ unsafe extern "C" fn clone(
 /// # Safety
 /// `buffer` was filled by a `setjmp`.
 unsafe fn unwind_calls(buffer: *const c_void) {
-    if is_off() {
+    if is_off() || is_guarded() {
         return;
     }
     let Some(thread) = attach::current() else {
@@ -116,6 +117,15 @@ unsafe fn unwind_calls(buffer: *const c_void) {
         serial::jumped(thread);
     }
     sys::restore_signals(signals);
+}
+
+/// About where the stack of the caller is: what is below is that of calls which have returned.
+#[inline(always)]
+fn stack_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: has no effect.
+    unsafe { asm!("mov {}, rsp", out(reg) pointer, options(nostack, nomem)) };
+    pointer
 }
 
 interpose! {
@@ -145,6 +155,7 @@ interpose! {
     }
 
     fn __assert_fail(condition: *const c_char, file: *const c_char, line: c_uint, function: *const c_char) |pc| {
+        guard::fails(FailureKind::Assertion, 0, pc, stack_pointer());
         if failure::is_watched() {
             failure::fails(Failing::Assertion, text(condition.cast()), 0, pc);
         }
@@ -152,6 +163,7 @@ interpose! {
     }
 
     fn abort() |pc| {
+        guard::fails(FailureKind::Abort, 0, pc, stack_pointer());
         failure::fails(Failing::Abort, b"", 0, pc);
         process_ends(ended::ABORT, 0, pc);
         real_call::abort();

@@ -139,7 +139,7 @@ interpose! {
     }
     fn epoll_ctl(epoll: c_int, act: c_int, file: c_int, event: *const Event) -> c_int |pc| {
         const REMOVE: c_int = 2;
-        if act != REMOVE && !event.is_null() && !crate::mode::is_off() {
+        if act != REMOVE && !event.is_null() && watching() {
             let word = event.read_unaligned().word;
             watches::note(epoll, file, word);
             channels::send(registration(word), pc);

@@ -13,9 +13,10 @@ use super::blocking::away;
 use super::buffer;
 use crate::channels::signal::{self, Target};
 use crate::inputs::process_id::{self, real as real_id};
-use crate::mode::is_off;
+use crate::mode::{is_guarded, is_off};
 use crate::record::failure;
-use crate::{interpose, real, sys, track};
+use crate::wire::guarding::FailureKind;
+use crate::{guard, interpose, real, sys, track};
 
 type Bytes = *mut c_void;
 
@@ -91,6 +92,15 @@ unsafe extern "C-unwind" fn trampoline(signal: c_int, information: Bytes, contex
     }
 }
 
+impl Action {
+    /// A handler that the program has not set is none for it.
+    fn hide_our_handler(&mut self) {
+        if self.handler == trampoline_address() {
+            (self.handler, self.flags) = (0, 0);
+        }
+    }
+}
+
 fn trampoline_address() -> usize {
     trampoline as *const () as usize
 }
@@ -104,8 +114,8 @@ fn replaced(
     call: impl FnOnce(usize) -> Option<usize>,
 ) -> Option<usize> {
     let is_known = usize::try_from(number).is_ok_and(|number| number < SIGNALS);
-    if is_off() || !is_known {
-        return call(handler);
+    if is_off() || is_guarded() || !is_known {
+        return call(handler).map(|old| if old == trampoline_address() { 0 } else { old });
     }
     let kept = &HANDLERS[number as usize];
     let before = kept.load(Ordering::Acquire);
@@ -207,6 +217,7 @@ unsafe fn fails(signal: c_int, information: Bytes, context: Bytes) {
         )
     };
     let was_sent = code <= 0;
+    guard::fails(FailureKind::Signal, signal as u8, pc + 1, stack);
     // Places are return addresses: one byte behind what is meant.
     let place = track::failing_place(pc, stack);
     failure::signalled(signal, if was_sent { 0 } else { address }, place);
@@ -238,11 +249,15 @@ fn handle_of(thread: c_int) -> Option<usize> {
 
 interpose! {
     fn sigaction(number: c_int, new: *const Action, old: *mut Action) -> c_int |pc| {
-        if is_off() {
+        if is_off() || is_guarded() {
             if !new.is_null() {
                 track::gives_up_signal(number);
             }
-            return real_call::sigaction(number, new, old);
+            let result = real_call::sigaction(number, new, old);
+            if result == 0 && !old.is_null() {
+                (*old).hide_our_handler();
+            }
+            return result;
         }
         let mut before = Action { handler: 0, mask: [0; 16], flags: 0, restorer: 0 };
         let mut result = 0;

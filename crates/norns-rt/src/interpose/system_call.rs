@@ -12,7 +12,7 @@ use crate::channels::signal::{self, Target};
 use crate::channels::transfer::{Leaves, receiving, sending};
 use crate::channels::{self, Key, kind, unknown};
 use crate::inputs::{process_id, served};
-use crate::{inputs, interpose, real};
+use crate::{guard, inputs, interpose, real};
 
 mod real_functions {
     use super::*;
@@ -160,8 +160,13 @@ unsafe extern "C-unwind" fn implementation(
             call()
         }
         number => {
-            let result = call();
-            if !unknown::orders_nothing(number) {
+            let orders_nothing = unknown::orders_nothing(number);
+            let result = if orders_nothing {
+                call()
+            } else {
+                guard::through_kernel(call)
+            };
+            if !orders_nothing {
                 unknown::called(number as usize, pc);
             }
             result

@@ -10,13 +10,13 @@ use super::acquire;
 use crate::control;
 use crate::errno::{EBUSY, ETIMEDOUT};
 use crate::inputs::served::name_of_child;
-use crate::mode::{Mode, is_controlled, mode};
+use crate::mode::{Mode, is_controlled, is_guarded, mode};
 use crate::operation::Operation;
 use crate::record::{self, handles, values};
 use crate::thread::{self, Thread};
 pub use crate::thread::{Routine, Start};
 use crate::wire::Code;
-use crate::{attach, interpose, real, sys, track};
+use crate::{attach, guard, interpose, real, sys, track};
 
 /// A thread without attributes gets a stack of this size, unless the limit says otherwise. The
 /// event that the stack is new memory may then speak of too little or too much of it.
@@ -71,6 +71,9 @@ impl Attributes {
 /// # Safety
 /// `block` is what `create` gave to this thread.
 pub unsafe fn begin(block: *mut c_void) -> (Start, *mut c_void) {
+    if let Some(what) = guard::begins(block) {
+        return what;
+    }
     // SAFETY: the caller promises that `create` gave this block to the running thread alone.
     let thread = unsafe { &mut *block.cast::<Thread>() };
     let what = (thread.start, thread.argument);
@@ -94,6 +97,23 @@ unsafe extern "C-unwind" fn trampoline(block: *mut c_void) -> *mut c_void {
     }
 }
 
+/// Creates a thread that knows what its creator does.
+fn guard_create(
+    start: Start,
+    argument: *mut c_void,
+    plain: impl FnOnce() -> c_int,
+    with_block: impl FnOnce(*mut c_void) -> c_int,
+) -> c_int {
+    let Some(block) = guard::creates(start, argument) else {
+        return plain();
+    };
+    let result = with_block(block);
+    if result != 0 {
+        guard::does_not_create(block);
+    }
+    result
+}
+
 /// Creates a thread that is known from its first instruction on: `with_block` creates one that
 /// begins in a trampoline, `plain` one that we do not know.
 ///
@@ -108,8 +128,11 @@ pub unsafe fn create(
     plain: impl FnOnce() -> c_int,
     with_block: impl FnOnce(*mut c_void) -> c_int,
 ) -> c_int {
+    if is_guarded() {
+        return guard_create(start, argument, plain, with_block);
+    }
     let parent = match mode() {
-        Mode::Off => track::creator(),
+        Mode::Off | Mode::Guard => track::creator(),
         Mode::Record | Mode::RecordValues => record::before_fork(),
         Mode::Replay | Mode::Detect | Mode::ReplayDetect => attach::current(),
     };
@@ -174,6 +197,13 @@ pub unsafe fn join(
     if mode() == Mode::Off {
         return real();
     }
+    if is_guarded() {
+        let result = real();
+        if result == 0 {
+            guard::joined(handle);
+        }
+        return result;
+    }
     let Some(number) = handles::number(handle) else {
         return real();
     };
@@ -193,7 +223,7 @@ pub unsafe fn join(
 /// # Safety
 /// As `pthread_detach` and its like, which `real` calls.
 pub unsafe fn detach(handle: usize, pc: usize, real: impl FnOnce() -> c_int) -> c_int {
-    let number = if mode() == Mode::Off {
+    let number = if matches!(mode(), Mode::Off | Mode::Guard) {
         None
     } else {
         handles::number(handle)

@@ -122,12 +122,12 @@ enum Key {
 }
 
 /// A call on an object that gives signals.
-pub(super) struct Use {
-    pub(super) point: Point,
-    pub(super) effect: Effect,
+struct Use {
+    point: Point,
+    effect: Effect,
     operand: Option<Operand>,
-    pub(super) arguments: Vec<Operand>,
-    pub(super) places: Vec<Location>,
+    arguments: Vec<Operand>,
+    places: Vec<Location>,
 }
 
 impl Use {
@@ -140,7 +140,7 @@ impl Use {
     }
 }
 
-pub(super) fn uses(code: &Code, parallel: &Parallel) -> Vec<Use> {
+fn uses(code: &Code, parallel: &Parallel) -> Vec<Use> {
     let mut all = Vec::new();
     for point in code.points() {
         let instance = point.instance;

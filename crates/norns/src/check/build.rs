@@ -92,7 +92,7 @@ pub fn build_plain(
     }
 }
 
-fn language(sources: &[PathBuf]) -> Result<Language> {
+pub fn language(sources: &[PathBuf]) -> Result<Language> {
     let is_cxx = |source: &PathBuf| {
         let extension = source.extension().and_then(|extension| extension.to_str());
         matches!(extension, Some("cc" | "cpp" | "cxx" | "C" | "c++"))
@@ -110,7 +110,7 @@ fn language(sources: &[PathBuf]) -> Result<Language> {
 }
 
 /// The words for a compiler that makes this program.
-fn words(sources: &[PathBuf], flags: &[OsString], program: &Path) -> Vec<OsString> {
+pub fn words(sources: &[PathBuf], flags: &[OsString], program: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = ["-g", "-pthread", "-o"].map(OsString::from).into();
     words.push(program.into());
     words.extend(sources.iter().map(|source| source.clone().into_os_string()));
