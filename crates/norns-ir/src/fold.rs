@@ -3,6 +3,8 @@
 //! Headers ask questions whose answer the platform gives: the C++ library calls a function that always returns 1
 //! to learn whether there are threads, and locks its mutexes only then. A branch on the result of a function
 //! that does nothing but return a constant becomes a jump; blocks that nothing reaches any more end at once.
+//! The variable of the C library that says whether there is only one thread counts as false: what the program
+//! does then is what it does otherwise, without atomic operations.
 
 use std::collections::HashMap;
 
@@ -44,6 +46,9 @@ fn only_answer(program: &Program, function: &Function) -> Option<i128> {
     let [block] = function.blocks.as_slice() else {
         return None;
     };
+    if asks_for_threads(program, function) {
+        return Some(0);
+    }
     let &[only] = block.instructions.as_slice() else {
         return None;
     };
@@ -51,6 +56,33 @@ fn only_answer(program: &Program, function: &Function) -> Option<i128> {
         Kind::Return(Some(Operand::Constant(id))) => integer(program, id),
         _ => None,
     }
+}
+
+/// Whether a function does nothing but tell whether the process has one thread.
+fn asks_for_threads(program: &Program, function: &Function) -> bool {
+    let [block] = function.blocks.as_slice() else {
+        return false;
+    };
+    let is_variable = |address: Operand| match address {
+        Operand::Constant(id) => match program.constant(id) {
+            Constant::Global(global) => program.global(*global).name == "__libc_single_threaded",
+            _ => false,
+        },
+        _ => false,
+    };
+    let mut loads = false;
+    block
+        .instructions
+        .iter()
+        .all(|&id| match function.instruction(id).kind {
+            Kind::Load { address, .. } => {
+                loads = true;
+                is_variable(address)
+            }
+            Kind::Cast(..) | Kind::Compare(..) | Kind::Return(Some(Operand::Result(_))) => true,
+            _ => false,
+        })
+        && loads
 }
 
 fn integer(program: &Program, id: crate::program::ConstantId) -> Option<i128> {

@@ -351,7 +351,11 @@ pub fn is_data(code: &Code, object: ObjectId) -> bool {
     match code.points_to.objects.origin(object) {
         Origin::Global(global) => {
             let global = code.program.global(global);
-            !global.is_constant && !global.is_thread_local
+            // Tables of virtual functions and of types, also those of a library.
+            let is_table = ["_ZTV", "_ZTI", "_ZTS", "_ZTT", "_ZTC"]
+                .iter()
+                .any(|prefix| global.name.starts_with(prefix));
+            !global.is_constant && !global.is_thread_local && !is_table
         }
         Origin::Stack(..) | Origin::Heap(..) | Origin::Hidden(_) | Origin::Any(_) => true,
         Origin::Local(..)

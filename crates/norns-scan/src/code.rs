@@ -106,6 +106,24 @@ impl<'p> Code<'p> {
         self.effects[called.index()].map(|effects| (effects, arguments.as_slice()))
     }
 
+    /// What a call passes to a parameter of an instance; `None` for calls that an external function makes.
+    #[must_use]
+    pub fn argument(&self, call: Point, number: usize) -> Option<Operand> {
+        let (Kind::Call {
+            callee, arguments, ..
+        }
+        | Kind::Invoke {
+            callee, arguments, ..
+        }) = self.kind(call)
+        else {
+            return None;
+        };
+        match callee {
+            Callee::Function(function) if is_external(self.program.function(*function)) => None,
+            _ => arguments.get(number).copied(),
+        }
+    }
+
     /// Whether a call that leads to instances may also go on without them: callbacks and `once`.
     #[must_use]
     pub fn may_skip_callees(&self, point: Point) -> bool {

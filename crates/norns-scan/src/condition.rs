@@ -1,6 +1,6 @@
 //! Branches on a variable: what taking one says of the value that was loaded.
 
-use norns_ir::{BinaryOperator, BlockId, Kind, Operand, Predicate};
+use norns_ir::{BinaryOperator, BlockId, Constant, Kind, Operand, Predicate, Type};
 
 use crate::code::Code;
 use crate::external::Effect;
@@ -50,6 +50,13 @@ impl Condition {
         })
     }
 
+    /// The number that a value always is: computed from constants, also those that the only call of a function
+    /// passes.
+    #[must_use]
+    pub fn constant(code: &Code, instance: InstanceId, value: Operand) -> Option<i64> {
+        evaluate(code, instance, value, None, DEEPEST)
+    }
+
     /// Whether the branch cannot go to this block if the load gave this value.
     #[must_use]
     pub fn excludes(&self, code: &Code, branch: Point, to: BlockId, value: i64) -> bool {
@@ -60,7 +67,8 @@ impl Condition {
 
     fn excludes_leaf(&self, code: &Code, branch: Point, to: BlockId, value: i64) -> bool {
         let leaf = self.leaf.at.unwrap_or(self.load);
-        let result = evaluate(code, branch.instance, self.value, (leaf, value), DEEPEST);
+        let loaded = Some((leaf, value));
+        let result = evaluate(code, branch.instance, self.value, loaded, DEEPEST);
         let Some(result) = result else {
             return false;
         };
@@ -92,7 +100,7 @@ fn find_load(
 ) -> Option<()> {
     let instruction = match value {
         Operand::Constant(id) => return constant_integer(code.program, id).map(|_| ()),
-        Operand::Parameter(_) => return None,
+        Operand::Parameter(_) => return Condition::constant(code, instance, value).map(|_| ()),
         Operand::Result(instruction) => instruction,
     };
     let depth = depth.checked_sub(1)?;
@@ -119,10 +127,11 @@ fn find_load(
         }
         Kind::Phi(incoming) if leaf.load.is_none() => {
             for (_, operand) in incoming {
+                if let Some(constant) = Condition::constant(code, instance, *operand) {
+                    leaf.constants.push(constant);
+                    continue;
+                }
                 match operand {
-                    Operand::Constant(id) => {
-                        leaf.constants.push(constant_integer(code.program, *id)?);
-                    }
                     operand if *operand == value => {}
                     Operand::Result(inner) => {
                         let inner = Point {
@@ -135,7 +144,7 @@ fn find_load(
                         }
                         leaf.load = Some(inner);
                     }
-                    Operand::Parameter(_) => return None,
+                    Operand::Constant(_) | Operand::Parameter(_) => return None,
                 }
             }
             leaf.at = Some(point);
@@ -177,35 +186,38 @@ fn evaluate(
     code: &Code,
     instance: InstanceId,
     value: Operand,
-    loaded: (Point, i64),
+    loaded: Option<(Point, i64)>,
     depth: u32,
 ) -> Option<i64> {
+    let depth = depth.checked_sub(1)?;
     let instruction = match value {
-        Operand::Constant(id) => return constant_integer(code.program, id),
-        Operand::Parameter(_) => return None,
+        Operand::Constant(id) => {
+            // A truth has the sign of its type, so that true is -1.
+            let is_truth = matches!(code.program.constant(id), Constant::Integer(r#type, _)
+                if *code.program.types.get(*r#type) == Type::Integer(1));
+            let value = constant_integer(code.program, id)?;
+            return Some(if is_truth { value & 1 } else { value });
+        }
+        Operand::Parameter(number) => {
+            let call = code.points_to.instances.only_caller(instance)?;
+            let passed = code.argument(call, number as usize)?;
+            return evaluate(code, call.instance, passed, None, depth);
+        }
         Operand::Result(instruction) => instruction,
     };
-    let depth = depth.checked_sub(1)?;
     let point = Point {
         instance,
         instruction,
     };
-    if point == loaded.0 {
-        return Some(loaded.1);
+    if let Some((_, value)) = loaded.filter(|(load, _)| *load == point) {
+        return Some(value);
     }
     let of = |operand: Operand| evaluate(code, instance, operand, loaded, depth);
+    let r#type = code.function(instance).instruction(instruction).r#type;
+    let is_truth = *code.program.types.get(r#type) == Type::Integer(1);
+    let as_typed = |value: i64| if is_truth { value & 1 } else { value };
     match *code.kind(point) {
-        Kind::Cast(norns_ir::Cast::Truncate, inner) => {
-            let bits = match code
-                .program
-                .types
-                .get(code.function(instance).instruction(instruction).r#type)
-            {
-                norns_ir::Type::Integer(1) => 1,
-                _ => -1,
-            };
-            of(inner).map(|value| value & bits)
-        }
+        Kind::Cast(norns_ir::Cast::Truncate, inner) => of(inner).map(as_typed),
         Kind::Cast(_, inner) | Kind::Freeze(inner) => of(inner),
         Kind::ExtractValue(inner, ref path) => match (path.as_slice(), of(inner)) {
             ([0], value) => value,
@@ -213,14 +225,15 @@ fn evaluate(
         },
         Kind::Binary(operator, a, b) => {
             let (a, b) = (of(a)?, of(b)?);
-            Some(match operator {
+            let value = match operator {
                 BinaryOperator::Add => a.wrapping_add(b),
                 BinaryOperator::Subtract => a.wrapping_sub(b),
                 BinaryOperator::And => a & b,
                 BinaryOperator::Or => a | b,
                 BinaryOperator::Xor => a ^ b,
                 _ => return None,
-            })
+            };
+            Some(as_typed(value))
         }
         Kind::Compare(predicate, a, b) => {
             let (a, b) = (of(a)?, of(b)?);

@@ -1,9 +1,10 @@
 //! Forward data flow over all instances: facts go into calls and come back from them.
 //!
 //! An analysis is a [`Problem`]; the states of its blocks only ever move in the direction of `join`, so the
-//! iteration ends. Calls of external functions are ordinary steps.
+//! iteration ends. Calls of external functions are ordinary steps. What a function returns with and what it
+//! leaves by an exception with are told apart.
 
-use norns_ir::{BlockId, InstructionId, Kind};
+use norns_ir::{BlockId, Callee, InstructionId, Kind};
 
 use crate::code::Code;
 use crate::external::Effect;
@@ -34,7 +35,18 @@ pub trait Problem {
 pub struct Solution<S> {
     /// For each instance and block the state at its start; `None` where no thread comes.
     blocks: Vec<Vec<Option<S>>>,
+    /// For each instance the state at its returns.
     exits: Vec<Option<S>>,
+    /// For each instance the state in which an exception leaves it.
+    thrown: Vec<Option<S>>,
+    has_exceptions: bool,
+}
+
+/// The states at the end of a block; `None` where it does not get there.
+struct Ends<S> {
+    normal: Option<S>,
+    /// Where the call at its end throws.
+    unwound: Option<S>,
 }
 
 /// An instance is not visited more often than this: what goes on then is a summary that swings.
@@ -64,6 +76,8 @@ impl<S: Clone + PartialEq> Solution<S> {
         let mut solution = Self {
             blocks: instances.ids().map(|id| vec![None; length(id)]).collect(),
             exits: vec![None; count],
+            thrown: vec![None; count],
+            has_exceptions: has_exceptions(code),
         };
         let mut work = Work {
             queue: Vec::new(),
@@ -107,27 +121,34 @@ impl<S: Clone + PartialEq> Solution<S> {
             let Some(state) = self.blocks[instance.index()][block.index()].clone() else {
                 continue;
             };
-            let end = self.run(code, problem, (instance, block), state, work);
-            let last = function.blocks[block.index()].instructions.last();
-            let (Some(end), Some(&instruction)) = (end, last) else {
+            let ends = self.run(code, problem, (instance, block), state, work);
+            let Some(&instruction) = function.blocks[block.index()].instructions.last() else {
                 continue;
             };
             let kind = &function.instruction(instruction).kind;
-            if matches!(kind, Kind::Return(_) | Kind::Resume(_))
-                && merge(problem, &mut self.exits[instance.index()], &end)
-            {
-                for call in &code.points_to.instances.get(instance).callers {
-                    let position = code.flow(call.instance).position(call.instruction);
-                    if let Some((block, _)) = position {
-                        work.add(call.instance, block);
-                    }
+            match (kind, &ends.normal) {
+                (Kind::Return(_), Some(end))
+                    if merge(problem, &mut self.exits[instance.index()], end) =>
+                {
+                    queue_callers(code, instance, work);
                 }
+                (Kind::Resume(_), Some(end)) => self.throw(code, problem, instance, end, work),
+                _ => {}
             }
             let point = Point {
                 instance,
                 instruction,
             };
             for &to in flow.successors(block) {
+                let end = match kind {
+                    Kind::Invoke { normal, unwind, .. } if *unwind == to && normal != unwind => {
+                        &ends.unwound
+                    }
+                    _ => &ends.normal,
+                };
+                let Some(end) = end else {
+                    continue;
+                };
                 let mut state = end.clone();
                 problem.branch(point, to, &mut state);
                 let into = &mut self.blocks[instance.index()][to.index()];
@@ -138,7 +159,20 @@ impl<S: Clone + PartialEq> Solution<S> {
         }
     }
 
-    /// The state at the end of a block, unless a call in it does not return.
+    /// An exception leaves an instance in this state.
+    fn throw<P: Problem<State = S>>(
+        &mut self,
+        code: &Code,
+        problem: &P,
+        instance: InstanceId,
+        state: &S,
+        work: &mut Work,
+    ) {
+        if self.has_exceptions && merge(problem, &mut self.thrown[instance.index()], state) {
+            queue_callers(code, instance, work);
+        }
+    }
+
     fn run<P: Problem<State = S>>(
         &mut self,
         code: &Code,
@@ -146,22 +180,20 @@ impl<S: Clone + PartialEq> Solution<S> {
         (instance, block): (InstanceId, BlockId),
         mut state: S,
         work: &mut Work,
-    ) -> Option<S> {
+    ) -> Ends<S> {
         let list = &code.function(instance).blocks[block.index()].instructions;
+        let mut unwound = None;
         for &instruction in list {
             let point = Point {
                 instance,
                 instruction,
             };
             let callees = code.points_to.instances.callees(point);
-            if callees.is_empty() {
-                if never_returns(code, point) {
-                    return None;
-                }
-                problem.step(point, &mut state);
-                continue;
-            }
+            let mut thrown: Option<S> = None;
             problem.step(point, &mut state);
+            if self.has_exceptions && may_throw_itself(code, point) {
+                thrown = Some(state.clone());
+            }
             let mut after: Option<S> = None;
             for &callee in callees {
                 let inside = problem.enter(point, callee, &state);
@@ -170,18 +202,42 @@ impl<S: Clone + PartialEq> Solution<S> {
                 {
                     work.add(callee, BlockId::from_index(0));
                 }
-                let ends = (&self.blocks[callee.index()][0], &self.exits[callee.index()]);
-                if let (Some(entry), Some(exit)) = ends {
+                let Some(entry) = &self.blocks[callee.index()][0] else {
+                    continue;
+                };
+                if let Some(exit) = &self.exits[callee.index()] {
                     let left = problem.leave(point, callee, &state, (entry, exit));
                     merge(problem, &mut after, &left);
                 }
+                if let Some(exit) = &self.thrown[callee.index()] {
+                    let left = problem.leave(point, callee, &state, (entry, exit));
+                    merge(problem, &mut thrown, &left);
+                }
             }
-            if code.may_skip_callees(point) {
+            if callees.is_empty() {
+                after = (!never_returns(code, point)).then_some(state);
+            } else if code.may_skip_callees(point) {
                 merge(problem, &mut after, &state);
             }
-            state = after?;
+            if matches!(code.kind(point), Kind::Invoke { .. }) {
+                unwound = thrown;
+            } else if let Some(thrown) = thrown {
+                self.throw(code, problem, instance, &thrown, work);
+            }
+            match after {
+                Some(next) => state = next,
+                None => {
+                    return Ends {
+                        normal: None,
+                        unwound,
+                    };
+                }
+            }
         }
-        Some(state)
+        Ends {
+            normal: Some(state),
+            unwound,
+        }
     }
 
     /// Calls `look` with the state before every instruction of an instance that can be executed.
@@ -266,9 +322,41 @@ fn merge<P: Problem>(problem: &P, into: &mut Option<P::State>, other: &P::State)
 }
 
 fn never_returns(code: &Code, point: Point) -> bool {
-    // An invoke has a landing pad, so that its other effects matter.
-    matches!(code.kind(point), Kind::Call { .. })
-        && code
-            .external(point)
-            .is_some_and(|(effects, _)| effects.contains(&Effect::NeverReturns))
+    code.external(point)
+        .is_some_and(|(effects, _)| effects.contains(&Effect::NeverReturns))
+}
+
+fn queue_callers(code: &Code, instance: InstanceId, work: &mut Work) {
+    for call in &code.points_to.instances.get(instance).callers {
+        let position = code.flow(call.instance).position(call.instruction);
+        if let Some((block, _)) = position {
+            work.add(call.instance, block);
+        }
+    }
+}
+
+fn has_exceptions(code: &Code) -> bool {
+    let mut functions = code.program.functions.iter();
+    functions.any(|function| {
+        let mut listed = function.listed();
+        listed.any(|(_, _, instruction)| matches!(instruction.kind, Kind::Invoke { .. }))
+    })
+}
+
+/// Whether a call can throw something that no function with a body throws: functions of C++ without a body, and
+/// what is not known. Functions of C do not throw.
+fn may_throw_itself(code: &Code, point: Point) -> bool {
+    let (Kind::Call { callee, .. } | Kind::Invoke { callee, .. }) = code.kind(point) else {
+        return false;
+    };
+    let Callee::Function(called) = callee else {
+        return code.points_to.instances.callees(point).is_empty();
+    };
+    let is_known_to_c = || {
+        let name = code.program.function(*called).name.as_str();
+        let throws =
+            name.starts_with("_Z") || name.starts_with("__cxa") || name == "_Unwind_Resume";
+        !throws && code.external(point).is_some()
+    };
+    code.is_call_of_library(point) && !is_known_to_c()
 }

@@ -67,6 +67,12 @@ pub enum Effect {
         is_sure: bool,
     },
     SemaphorePost(Argument),
+    /// A set of semaphores of System V is made.
+    SemaphoreSet,
+    /// Changes semaphores of a System V set.
+    SemaphoreChange,
+    /// `semctl`.
+    SemaphoreControl,
     BarrierInit(Argument),
     BarrierWait(Argument),
     /// A lock, condition or barrier is made or destroyed.
@@ -147,9 +153,9 @@ use Effect::{
     Allocates, AllocatesInto, AtExit, BarrierInit, BarrierWait, Calls, CallsLater, Closes,
     Connects, Copies, Create, CreateFromState, FileLock, Forks, Frees, GetSpecific, GuardAcquire,
     GuardRelease, Join, JoinBehind, Lock, MutexInit, NeverReturns, Once, OpensChannel, OpensQueue,
-    Polls, Raises, Reads, ReadsHidden, Receives, Renews, Returns, SemaphoreInit, SemaphorePost,
-    SemaphoreWait, Sends, SetSpecific, Signal, SystemCall, TryLock, Unlock, Wait, Writes,
-    WritesBehind, WritesHidden,
+    Polls, Raises, Reads, ReadsHidden, Receives, Renews, Returns, SemaphoreChange,
+    SemaphoreControl, SemaphoreInit, SemaphorePost, SemaphoreSet, SemaphoreWait, Sends,
+    SetSpecific, Signal, SystemCall, TryLock, Unlock, Wait, Writes, WritesBehind, WritesHidden,
 };
 use Extent::{Bytes, Counted, Whole};
 use Mode::{Exclusive, Shared};
@@ -273,6 +279,9 @@ fn threads(name: &str) -> Option<&'static [Effect]> {
         }],
         "sem_post" => &[SemaphorePost(0)],
         "sem_open" => &[Allocates],
+        "semget" => &[SemaphoreSet],
+        "semop" => &[SemaphoreChange],
+        "semctl" => &[SemaphoreControl],
         "pthread_barrier_init" => &[BarrierInit(0)],
         "pthread_barrier_wait" => &[BarrierWait(0)],
         "pthread_once" | "call_once" => &[Once { function: 1 }],
@@ -780,9 +789,6 @@ fn harmless(name: &str) -> Option<&'static [Effect]> {
         "drand48",
         "srand48",
         "memfd_create",
-        "semget",
-        "semctl",
-        "semop",
         "shmget",
         "shmat",
         "shmdt",

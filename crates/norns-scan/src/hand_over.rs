@@ -1,8 +1,8 @@
 //! Order between threads that is not a lock: one thread gives a signal, another goes on only after it.
 //!
 //! A *signal* is a semaphore that begins at 0, a variable that is read and written under one lock or with
-//! acquire and release order, a connected pair of descriptors, a barrier, a `once` or the guard of a static
-//! variable. The rule: if every release of a signal comes after access `a` (all are made by `a`'s thread, and
+//! acquire and release order, a connected pair of descriptors, all units of a semaphore or eventfd, a barrier, a
+//! `once` or the guard of a static variable. The rule: if every release of a signal comes after access `a` (all are made by `a`'s thread, and
 //! none can precede `a`), and access `b` is only executed after the signal was seen, then `a` comes before `b`.
 //! For a barrier in which all threads take part it is enough that `a` comes before the arrival of which `b`
 //! has seen the end. Signals that go to and fro in a loop prove nothing here.
@@ -136,6 +136,9 @@ impl Problem for Order<'_, '_, '_> {
 
     fn branch(&mut self, point: Point, to: BlockId, state: &mut Known) {
         let code = self.code;
+        for &signal in self.signals.seen_on(point, to) {
+            raise(&mut state.seen, signal, self.signals.get(signal).kind);
+        }
         let known = self.conditions.entry(point);
         let condition = known.or_insert_with(|| Condition::of_branch(code, point));
         let Some(condition) = condition else {
@@ -336,6 +339,7 @@ impl HandOver {
                             || self.is_in_section(code, locks, count.signal, a)
                             || never_meet())
                 }
+                SignalKind::Tally => released == 0 && signal.releasers.contains(&a.0),
                 SignalKind::Once(lock) => locks.before(a.1).iter().any(|held| held.lock == lock),
                 SignalKind::Semaphore | SignalKind::Variable | SignalKind::Channel => {
                     // The second thread has looked before it released anything itself.

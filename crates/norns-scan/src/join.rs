@@ -1,21 +1,14 @@
 //! Which threads have ended after a join, and how many threads a loop creates.
 
-use norns_ir::{BlockId, InstructionId, Kind, Operand, Predicate};
+use norns_ir::{BlockId, InstructionId, Kind};
 
 use crate::code::Code;
 use crate::external::Effect;
-use crate::instance::{InstanceId, Point, ThreadId};
+use crate::instance::{Point, ThreadId};
 use crate::object::Origin;
 use crate::parallel::Alive;
-use crate::symbol::{Root, Symbol};
 use crate::threads::Threads;
-
-#[derive(Clone, Copy, Debug)]
-struct Bounds {
-    start: Symbol,
-    end: Symbol,
-    turns: Option<i64>,
-}
+use crate::turns::{self, Bounds, is_in_every_turn};
 
 /// The threads whose name a call of join can get.
 pub(crate) fn named(code: &Code, point: Point) -> Vec<ThreadId> {
@@ -107,7 +100,7 @@ impl Alive<'_, '_, '_> {
         if flow.cycle(to) == Some(cycle) {
             return Vec::new();
         }
-        let Some(bounds) = self.bounds(last) else {
+        let Some(bounds) = turns::bounds(code, self.symbols, last) else {
             return Vec::new();
         };
         let mut joined = Vec::new();
@@ -121,7 +114,7 @@ impl Alive<'_, '_, '_> {
             };
             // The join is in every turn: no way round it from the header to the header.
             let named = named(self.code, point);
-            if named.is_empty() || !self.is_in_every_turn(point, header) {
+            if named.is_empty() || !is_in_every_turn(code, point, header) {
                 continue;
             }
             let number = i64::try_from(named.len()).unwrap_or(i64::MAX);
@@ -140,17 +133,6 @@ impl Alive<'_, '_, '_> {
             }
         }
         joined
-    }
-
-    fn is_in_every_turn(&self, point: Point, header: BlockId) -> bool {
-        let flow = self.code.flow(point.instance);
-        let Some((block, _)) = flow.position(point.instruction) else {
-            return false;
-        };
-        let cycle = flow.cycle(header);
-        let back = flow.predecessors(header).iter();
-        let mut back = back.filter(|from| flow.cycle(**from) == cycle);
-        back.all(|&from| flow.dominates(block, from))
     }
 
     /// Whether the thread is created in a loop with these bounds only.
@@ -185,10 +167,14 @@ impl Alive<'_, '_, '_> {
         let exits: Vec<InstructionId> = exits.collect();
         exits.iter().any(|&instruction| {
             let instance = created.instance;
-            let other = self.bounds(Point {
-                instance,
-                instruction,
-            });
+            let other = turns::bounds(
+                self.code,
+                self.symbols,
+                Point {
+                    instance,
+                    instruction,
+                },
+            );
             other.is_some_and(|other| other.start == bounds.start && other.end == bounds.end)
         })
     }
@@ -232,74 +218,14 @@ impl Alive<'_, '_, '_> {
             return None;
         };
         let instance = created.instance;
-        let turns = self.bounds(Point {
-            instance,
-            instruction,
-        });
-        turns?.turns.and_then(|turns| u64::try_from(turns).ok())
-    }
-
-    /// From where to where a loop counts, if this branch ends it.
-    fn bounds(&mut self, last: Point) -> Option<Bounds> {
-        let Kind::Branch { condition, .. } = *self.code.kind(last) else {
-            return None;
-        };
-        let Operand::Result(condition) = condition else {
-            return None;
-        };
-        let at = |instruction| Point {
-            instance: last.instance,
-            instruction,
-        };
-        let Kind::Compare(predicate, counter, end) = *self.code.kind(at(condition)) else {
-            return None;
-        };
-        let end = self.symbols.of(last.instance, end);
-        let start = self.first_value(last.instance, counter)?;
-        let number = |symbol: Symbol| match self.symbols.root(symbol.root) {
-            Root::Number => Some(symbol.offset),
-            _ => None,
-        };
-        let turns = match (predicate, number(start), number(end)) {
-            (
-                Predicate::SignedLess | Predicate::UnsignedLess | Predicate::NotEqual,
-                Some(start),
-                Some(end),
-            ) => Some(end - start),
-            (
-                Predicate::SignedLessOrEqual | Predicate::UnsignedLessOrEqual,
-                Some(start),
-                Some(end),
-            ) => Some(end - start + 1),
-            _ => None,
-        };
-        Some(Bounds { start, end, turns })
-    }
-
-    /// What a counter begins with: the value from outside of a phi that also gets itself plus something.
-    fn first_value(&mut self, instance: InstanceId, counter: Operand) -> Option<Symbol> {
-        let mut counter = counter;
-        for _ in 0..4 {
-            let Operand::Result(instruction) = counter else {
-                return None;
-            };
-            match self.code.kind(Point {
+        let turns = turns::bounds(
+            self.code,
+            self.symbols,
+            Point {
                 instance,
                 instruction,
-            }) {
-                Kind::Cast(_, inner) => counter = *inner,
-                Kind::Phi(incoming) => {
-                    let flow = self.code.flow(instance);
-                    let (block, _) = flow.position(instruction)?;
-                    let cycle = flow.cycle(block);
-                    let outside = incoming
-                        .iter()
-                        .find(|(from, _)| flow.cycle(*from) != cycle)?;
-                    return Some(self.symbols.of(instance, outside.1));
-                }
-                _ => return None,
-            }
-        }
-        None
+            },
+        );
+        turns?.turns.and_then(|turns| u64::try_from(turns).ok())
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Each analysis is a file of its own: calling contexts (`instance`), points-to with the call graph
 //! (`points_to`), access paths (`symbol`), threads that run in parallel (`parallel`, `join`), locks held
-//! (`lock_set`), and then what they lead to (`race`).
+//! (`lock_set`), rights and orders that are no locks (`token`, `owner`, `hand_over`), and then what they lead to
+//! (`race`).
 #![forbid(unsafe_code)]
 
 mod access;
@@ -24,6 +25,7 @@ mod may_held;
 mod misuse;
 mod object;
 mod own;
+mod owner;
 mod parallel;
 mod points_to;
 mod race;
@@ -34,6 +36,8 @@ mod symbol;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod token;
+mod turns;
 
 pub use candidate::{Candidate, CandidateKind, Place, SourcePlace};
 pub use slice::{Memory, Object, Slice, Sliced, is_same_file, slice};

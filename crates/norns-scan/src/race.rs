@@ -23,9 +23,11 @@ use crate::instance::ThreadId;
 use crate::lock_set::LockSets;
 use crate::object::{Location, ObjectId, Origin};
 use crate::own::Own;
+use crate::owner::Owners;
 use crate::parallel::Parallel;
 use crate::structure::Field;
 use crate::symbol::{Root, Symbol, Symbols};
+use crate::token::Tokens;
 
 /// Pairs of classes that are looked at, of one object and of all; what is beyond is said.
 const MOST_PAIRS: usize = 2_000_000;
@@ -42,6 +44,8 @@ pub struct Races<'a, 'b, 'p> {
     escaped: FxHashSet<ObjectId>,
     fresh: Fresh,
     own: Own,
+    owners: Owners,
+    tokens: Tokens,
     classes: Vec<Class>,
     places: Vec<SourcePlace>,
     /// The places of accesses that are left out because they could touch anything.
@@ -71,6 +75,7 @@ struct Likeness<'c> {
     alive: Option<u32>,
     held: Option<u32>,
     known: Option<u32>,
+    tokens: Option<u32>,
 }
 
 /// A class of accesses to one place of one object.
@@ -100,6 +105,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         let escaped = escaped(code);
         let fresh = Fresh::new(code, symbols, (parallel, locks), &escaped);
         let own = Own::new(code, symbols);
+        let tokens = Tokens::new(code, symbols, parallel, locks);
         Self {
             code,
             symbols,
@@ -109,6 +115,8 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
             escaped,
             fresh,
             own,
+            owners: Owners::new(code),
+            tokens,
             classes: Vec::new(),
             places: Vec::new(),
             wide: FxHashSet::default(),
@@ -180,7 +188,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
                         .iter()
                         .map(|held| held.lock.offset)
                         .collect::<Vec<_>>(),
-                    self.hand_over.number(point),
+                    (self.hand_over.number(point), self.tokens.number(point)),
                 );
                 if known_any.insert(likeness) {
                     touched.push(at);
@@ -216,6 +224,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
                         alive: self.parallel.number(point),
                         held: self.locks.number_before(point),
                         known: self.hand_over.number(point),
+                        tokens: self.tokens.number(point),
                     };
                     *known.entry(likeness).or_insert_with(|| {
                         self.classes.push(Class {
@@ -314,7 +323,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
             (a.access.point, a.access.address),
             (b.access.point, b.access.address),
         );
-        if excluded {
+        if excluded || self.tokens.exclude(a.access.point, b.access.point) {
             return;
         }
         let new = Found {
@@ -356,7 +365,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
                     continue;
                 }
                 let (a, b) = ((first, points.0), (second, points.1));
-                if !self.parallel.may_overlap(a, b) {
+                if !self.parallel.may_overlap(a, b) || self.owners.are_ordered(object, a, b) {
                     continue;
                 }
                 let is_ordered =

@@ -5,11 +5,11 @@
 //! thread are taken for the same value, as in RELAY (Voung et al. 2007): what is stored between two loads of
 //! one path is not looked at. A place that is stored to once in the whole program stands for what is stored.
 
-use norns_ir::{Callee, Cast, Constant, InstructionId, Kind, Operand, id};
+use norns_ir::{Cast, Constant, InstructionId, Kind, Operand, id};
 use rustc_hash::FxHashMap;
 
 use crate::code::Code;
-use crate::external::{Effect, is_external};
+use crate::external::Effect;
 use crate::instance::{InstanceId, Point};
 use crate::object::{Location, ObjectId, Origin};
 use crate::points_to::{constant_integer, path};
@@ -167,31 +167,11 @@ impl<'a, 'p> Symbols<'a, 'p> {
             return self.make(Root::Parameter(instance, number), 0);
         }
         if let Some(call) = instances.only_caller(instance)
-            && let Some(argument) = self.argument(call, number as usize)
+            && let Some(argument) = self.code.argument(call, number as usize)
         {
             return self.of(call.instance, argument);
         }
         self.make(Root::Parameter(instance, number), 0)
-    }
-
-    /// What a call passes to a parameter of an instance; `None` for calls that an external function makes.
-    #[must_use]
-    pub fn argument(&self, call: Point, number: usize) -> Option<Operand> {
-        let (Kind::Call {
-            callee, arguments, ..
-        }
-        | Kind::Invoke {
-            callee, arguments, ..
-        }) = self.code.kind(call)
-        else {
-            return None;
-        };
-        match callee {
-            Callee::Function(function) if is_external(self.code.program.function(*function)) => {
-                None
-            }
-            _ => arguments.get(number).copied(),
-        }
     }
 
     fn result(&mut self, instance: InstanceId, instruction: InstructionId) -> Symbol {
@@ -383,7 +363,7 @@ impl<'a, 'p> Symbols<'a, 'p> {
     pub fn in_caller(&mut self, symbol: Symbol, callee: InstanceId, call: Point) -> Symbol {
         let root = match self.root(symbol.root) {
             Root::Parameter(instance, number) if instance == callee => {
-                return match self.argument(call, number as usize) {
+                return match self.code.argument(call, number as usize) {
                     Some(argument) => {
                         let base = self.of(call.instance, argument);
                         self.moved(base, symbol.offset)
@@ -410,7 +390,7 @@ impl<'a, 'p> Symbols<'a, 'p> {
     pub fn in_callee(&mut self, symbol: Symbol, callee: InstanceId, call: Point) -> Vec<Symbol> {
         let mut all = vec![symbol];
         let mut number = 0;
-        while let Some(argument) = self.argument(call, number) {
+        while let Some(argument) = self.code.argument(call, number) {
             let passed = self.of(call.instance, argument);
             let is_number = matches!(self.root(passed.root), Root::Number);
             if passed.root == symbol.root && !is_number {

@@ -486,6 +486,9 @@ impl PointsTo<'_> {
             | Effect::SemaphoreInit(_)
             | Effect::SemaphoreWait { .. }
             | Effect::SemaphorePost(_)
+            | Effect::SemaphoreSet
+            | Effect::SemaphoreChange
+            | Effect::SemaphoreControl
             | Effect::BarrierInit(_)
             | Effect::BarrierWait(_)
             | Effect::MutexInit(_)

@@ -17,10 +17,10 @@ use crate::points_to::constant_integer;
 use crate::symbol::{Root, Symbol, Symbols};
 
 /// One direction of a channel: the object, and for connected sockets the end that sends.
-type Way = (ObjectId, u64);
+pub(super) type Way = (ObjectId, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
+pub(super) enum Act {
     Send,
     Close,
     Receive {
@@ -33,10 +33,10 @@ enum Act {
     },
 }
 
-struct Use {
-    point: Point,
-    act: Act,
-    ways: Vec<Way>,
+pub(super) struct Use {
+    pub(super) point: Point,
+    pub(super) act: Act,
+    pub(super) ways: Vec<Way>,
 }
 
 /// Requests and results of system calls.
@@ -123,6 +123,11 @@ impl Signals {
 
 /// The function that has opened a channel.
 fn opener<'p>(code: &Code<'p>, channel: ObjectId) -> Option<&'p str> {
+    opening(code, channel).map(|(name, _)| name)
+}
+
+/// The function that has opened a channel, with the arguments of the call.
+pub(super) fn opening<'p>(code: &Code<'p>, channel: ObjectId) -> Option<(&'p str, &'p [Operand])> {
     let Origin::Channel(instance, instruction) = code.points_to.objects.origin(channel) else {
         return None;
     };
@@ -132,13 +137,14 @@ fn opener<'p>(code: &Code<'p>, channel: ObjectId) -> Option<&'p str> {
     }) {
         Kind::Call {
             callee: Callee::Function(id),
+            arguments,
             ..
-        } => Some(code.program.function(*id).name.as_str()),
+        } => Some((code.program.function(*id).name.as_str(), arguments)),
         _ => None,
     }
 }
 
-fn uses(code: &Code, symbols: &mut Symbols, parallel: &Parallel) -> Vec<Use> {
+pub(super) fn uses(code: &Code, symbols: &mut Symbols, parallel: &Parallel) -> Vec<Use> {
     let mut all = Vec::new();
     for point in code.points() {
         let Some((effects, arguments)) = code.external(point) else {
@@ -225,7 +231,7 @@ fn end_of(code: &Code, symbols: &mut Symbols, channel: ObjectId, name: Symbol) -
     }
 }
 
-fn constant(code: &Code, operand: Option<&Operand>) -> Option<i64> {
+pub(super) fn constant(code: &Code, operand: Option<&Operand>) -> Option<i64> {
     match operand {
         Some(Operand::Constant(id)) => constant_integer(code.program, *id),
         _ => None,

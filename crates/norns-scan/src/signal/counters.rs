@@ -181,7 +181,7 @@ fn counted(
 }
 
 /// Whether a lock is held from one instruction to the next without a break.
-fn is_one_section(code: &Code, locks: &LockSets, load: Point, store: Point) -> bool {
+pub(crate) fn is_one_section(code: &Code, locks: &LockSets, load: Point, store: Point) -> bool {
     let flow = code.flow(store.instance);
     let (Some((block, from)), Some((other, to))) = (
         flow.position(load.instruction),
@@ -226,7 +226,7 @@ fn add_up(code: &Code, symbols: &mut Symbols, locks: &LockSets, updates: &[Updat
 }
 
 /// Whether a thread executes an instruction at most once.
-fn is_once_in_thread(code: &Code, point: Point) -> bool {
+pub(super) fn is_once_in_thread(code: &Code, point: Point) -> bool {
     let instances = &code.points_to.instances;
     let mut at = point;
     for _ in 0..instances.len() {

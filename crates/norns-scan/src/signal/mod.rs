@@ -3,9 +3,14 @@
 mod channels;
 mod counters;
 mod objects;
+mod tally;
 mod variables;
 
+use norns_ir::BlockId;
 use rustc_hash::FxHashMap;
+
+pub(crate) use counters::is_one_section;
+pub(crate) use variables::{Link, initial_value, link};
 
 use crate::code::Code;
 use crate::instance::{Point, ThreadId};
@@ -31,6 +36,8 @@ pub enum SignalKind {
         /// Equal for the signals of one variable.
         variable: u32,
     },
+    /// All units that are ever given.
+    Tally,
 }
 
 impl SignalKind {
@@ -79,6 +86,8 @@ pub struct Signals {
     releases: FxHashMap<Point, Vec<u32>>,
     seen: FxHashMap<Point, Vec<u32>>,
     readings: FxHashMap<Point, Vec<Reading>>,
+    /// Seen by whoever takes a branch to a block.
+    ends: FxHashMap<(Point, BlockId), Vec<u32>>,
 }
 
 /// Signals beyond this number are not looked at; more candidates remain then.
@@ -90,6 +99,7 @@ impl Signals {
         signals.find_objects(code, symbols, parallel);
         signals.find_channels(code, symbols, parallel);
         signals.find_variables(code, symbols, parallel, locks);
+        signals.find_tallies(code, symbols, parallel);
         signals
     }
 
@@ -117,6 +127,11 @@ impl Signals {
     #[must_use]
     pub fn seen_at(&self, point: Point) -> &[u32] {
         self.seen.get(&point).map_or(&[], Vec::as_slice)
+    }
+
+    #[must_use]
+    pub fn seen_on(&self, branch: Point, to: BlockId) -> &[u32] {
+        self.ends.get(&(branch, to)).map_or(&[], Vec::as_slice)
     }
 
     #[must_use]

@@ -122,12 +122,12 @@ enum Key {
 }
 
 /// A call on an object that gives signals.
-struct Use {
-    point: Point,
-    effect: Effect,
+pub(super) struct Use {
+    pub(super) point: Point,
+    pub(super) effect: Effect,
     operand: Option<Operand>,
-    arguments: Vec<Operand>,
-    places: Vec<Location>,
+    pub(super) arguments: Vec<Operand>,
+    pub(super) places: Vec<Location>,
 }
 
 impl Use {
@@ -140,7 +140,7 @@ impl Use {
     }
 }
 
-fn uses(code: &Code, parallel: &Parallel) -> Vec<Use> {
+pub(super) fn uses(code: &Code, parallel: &Parallel) -> Vec<Use> {
     let mut all = Vec::new();
     for point in code.points() {
         let instance = point.instance;

@@ -141,13 +141,13 @@ impl Signals {
 
 /// How a load that sees a store comes after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Link {
+pub(crate) enum Link {
     Synchronises,
     /// If a fence follows the load.
     Relaxed,
 }
 
-pub(super) fn link(
+pub(crate) fn link(
     code: &Code,
     symbols: &mut Symbols,
     locks: &LockSets,
@@ -231,7 +231,7 @@ fn asked(code: &Code, parallel: &Parallel) -> FxHashSet<Point> {
 }
 
 /// The number in a global before the program begins.
-pub(super) fn initial_value(code: &Code, at: Location) -> Option<i64> {
+pub(crate) fn initial_value(code: &Code, at: Location) -> Option<i64> {
     let Origin::Global(global) = code.points_to.objects.origin(at.object) else {
         return None;
     };

@@ -10,6 +10,7 @@ mod parallel;
 mod points_to;
 mod slice;
 mod structure;
+mod tokens;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -11,11 +11,11 @@ fn count(name: &str, text: &str) -> usize {
 }
 
 /// The program has no candidate, and has some after a part of it was replaced.
-fn check(text: &str, part: &str, other: &str) {
+pub(super) fn check(text: &str, part: &str, other: &str) {
     check_file("program.c", &format!("{HEAD}{text}"), part, other);
 }
 
-fn check_file(name: &str, text: &str, part: &str, other: &str) {
+pub(super) fn check_file(name: &str, text: &str, part: &str, other: &str) {
     assert_eq!(count(name, text), 0, "a candidate in\n{text}");
     let changed = text.replacen(part, other, 1);
     assert_ne!(changed, text, "{part} is a part of the program");
@@ -224,5 +224,68 @@ fn call_once_calls_what_it_was_given() {
          }",
         "std::call_once(flag, set)",
         "set()",
+    );
+}
+
+const ALL_UNITS: &str = "
+    #include <semaphore.h>
+    static sem_t done;
+    static int results[2];
+    static void *one(void *unused) { results[0] = 1; sem_post(&done); return unused; }
+    static void *two(void *unused) { results[1] = 1; sem_post(&done); return unused; }
+    int main(void) {
+        pthread_t a, b;
+        sem_init(&done, 0, 0);
+        pthread_create(&a, 0, one, 0);
+        pthread_create(&b, 0, two, 0);
+        for (int i = 0; i < 2; i++) sem_wait(&done);
+        return results[0] + results[1];
+    }";
+
+#[test]
+fn whoever_has_taken_all_units_comes_after_all_who_gave_one() {
+    check(ALL_UNITS, "i < 2", "i < 1");
+}
+
+#[test]
+fn units_that_are_there_from_the_beginning_say_nothing() {
+    check(ALL_UNITS, "sem_init(&done, 0, 0)", "sem_init(&done, 0, 1)");
+}
+
+#[test]
+fn a_byte_that_could_not_be_read_is_not_counted() {
+    check(
+        "static int ends[2], value;
+         static void *give(void *arg) { value = 42; write(ends[1], \"x\", 1); return arg; }
+         static void *also(void *arg) { write(ends[1], \"y\", 1); return arg; }
+         int main(void) {
+             pthread_t a, b;
+             char byte;
+             if (pipe(ends)) return 1;
+             pthread_create(&a, 0, give, 0);
+             pthread_create(&b, 0, also, 0);
+             for (int i = 0; i < 2; i++) if (read(ends[0], &byte, 1) != 1) return 1;
+             return value;
+         }",
+        "!= 1) return 1;\n             return value",
+        "!= 1) continue;\n             return value",
+    );
+}
+
+#[test]
+fn what_an_exception_leaves_undone_is_not_mixed_with_what_was_done() {
+    check_file(
+        "program.cpp",
+        "#include <thread>
+         struct Table { int bread; Table(int of) { if (of < 0) throw 1; bread = of; } };
+         static const Table &table() { static Table only(3); return only; }
+         static int sum;
+         int main(int count, char **) {
+             std::thread reader([] { if (table().bread != 3) __builtin_trap(); });
+             sum = table().bread;
+             reader.join();
+         }",
+        "static Table only(3);",
+        "static Table only(3); only.bread++;",
     );
 }
