@@ -5,8 +5,8 @@
 //! which write a read returns) is a choice: by a seed in [`run`], in all ways up to a bound in [`explore()`].
 //! The functions of the C library are modelled; what is not known ends the run with its name.
 //!
-//! The stages that this serves are those of Portend (Kasikci 2015, chapter 5). Signals, processes, sockets
-//! and `setjmp` are not interpreted.
+//! The stages that this serves are those of Portend (Kasikci 2015, chapter 5). Other processes are not
+//! interpreted: nobody sends a signal, writes to a pipe or connects to a socket but the program itself.
 #![forbid(unsafe_code)]
 
 mod explore;
@@ -19,6 +19,7 @@ mod machine;
 mod memory;
 mod op;
 mod outcome;
+mod signals;
 mod state;
 pub mod symbolic;
 mod synchronisation;

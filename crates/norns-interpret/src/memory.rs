@@ -33,6 +33,8 @@ pub(crate) enum Region {
     Stack(u32),
     /// A variable that another module defines and the interpreter does not know.
     Unknown(u32),
+    /// By `mmap`.
+    Mapped,
     /// Of the C library.
     Library,
     /// A table of virtual functions of the standard library, which cannot be read.

@@ -5,7 +5,9 @@
 //! `64 - n`, so that shifting left and right by it extends a result again. A value of an aggregate or
 //! vector type is one register for each scalar in it.
 
-use norns_ir::{AtomicOrder, AtomicUpdate, FunctionId, GlobalId, PlaceId};
+use norns_ir::{
+    AtomicOrder, AtomicUpdate, BinaryOperator, FunctionId, GlobalId, PlaceId, Predicate,
+};
 use rustc_hash::FxHashMap;
 
 use crate::library::Model;
@@ -89,6 +91,19 @@ pub(crate) enum Op {
     Float {
         operator: FloatOperator,
         is_double: bool,
+        d: Register,
+        a: Register,
+        b: Register,
+    },
+    /// On numbers of 128 bits, in two registers each.
+    Wide {
+        operator: BinaryOperator,
+        d: Register,
+        a: Register,
+        b: Register,
+    },
+    CompareWide {
+        predicate: Predicate,
         d: Register,
         a: Register,
         b: Register,

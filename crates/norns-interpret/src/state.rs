@@ -9,6 +9,7 @@ use crate::files::Files;
 use crate::memory::{Memory, ObjectId};
 use crate::op::Shape;
 use crate::outcome::Write;
+use crate::signals::{Signal, Signals};
 use crate::symbolic::Expression;
 use crate::synchronisation::{Synchronisation, Wait};
 use crate::weak::{Clock, Histories, View};
@@ -20,6 +21,7 @@ pub(crate) struct State {
     pub(crate) current: usize,
     pub(crate) synchronisation: Rc<Synchronisation>,
     pub(crate) files: Rc<Files>,
+    pub(crate) signals: Rc<Signals>,
     pub(crate) writes: Vec<Rc<Write>>,
     pub(crate) steps: u64,
     /// Nanoseconds that passed while all threads slept.
@@ -28,6 +30,9 @@ pub(crate) struct State {
     pub(crate) effects: u64,
     pub(crate) random: u64,
     pub(crate) exit_handlers: Vec<Handler>,
+    pub(crate) quick_exit_handlers: Vec<Handler>,
+    /// Lines `NAME=value`.
+    pub(crate) environment: Rc<Vec<Vec<u8>>>,
     pub(crate) keys: Vec<Option<u64>>,
     pub(crate) exceptions: Rc<BTreeMap<u64, Exception>>,
     pub(crate) histories: Rc<Histories>,
@@ -70,6 +75,20 @@ pub(crate) struct Thread {
     pub(crate) errno: Option<ObjectId>,
     pub(crate) specific: BTreeMap<u32, u64>,
     pub(crate) at_end: Vec<Handler>,
+    /// Signals that it does not take now.
+    pub(crate) mask: u64,
+    /// The mask before `sigsuspend`.
+    pub(crate) suspended: Option<u64>,
+    pub(crate) pending: Vec<Signal>,
+    /// What the handlers that run interrupted, innermost last.
+    pub(crate) interrupted: Vec<Interrupted>,
+    /// By the address of the `jmp_buf`.
+    pub(crate) jumps: BTreeMap<u64, Jump>,
+    pub(crate) cancellation: Cancellation,
+    /// The `jmp_buf`s of handlers that run if the thread is cancelled.
+    pub(crate) clean_ups: Vec<u64>,
+    /// When the call that waits stops to do so.
+    pub(crate) until: Option<u64>,
     /// Mutexes that the run does without, and that the thread would hold.
     pub(crate) left_out: Vec<u64>,
     /// Exceptions that are handled, innermost last.
@@ -84,6 +103,35 @@ pub(crate) struct Thread {
     pub(crate) buffer: VecDeque<Buffered>,
     pub(crate) clock: Clock,
     pub(crate) view: View,
+}
+
+/// What a thread did when a handler began.
+#[derive(Clone)]
+pub(crate) struct Interrupted {
+    /// The number of the handler's frame.
+    pub(crate) depth: usize,
+    /// The mask that it gets back.
+    pub(crate) mask: u64,
+    pub(crate) wait: Option<(Wait, Option<u64>)>,
+    /// SA_RESTART
+    pub(crate) restarts: bool,
+}
+
+/// Where `longjmp` goes on.
+#[derive(Clone, Copy)]
+pub(crate) struct Jump {
+    pub(crate) depth: usize,
+    pub(crate) function: u32,
+    pub(crate) base: u32,
+    pub(crate) pc: u32,
+    pub(crate) mask: Option<u64>,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Cancellation {
+    pub(crate) is_requested: bool,
+    pub(crate) is_disabled: bool,
+    pub(crate) is_asynchronous: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -150,6 +198,8 @@ pub(crate) enum After {
     ExitHandler(i32),
     ThreadStart,
     ThreadHandler,
+    /// The thread goes on with what a signal interrupted.
+    Handler,
 }
 
 impl Thread {
@@ -169,6 +219,14 @@ impl Thread {
             errno: None,
             specific: BTreeMap::new(),
             at_end: Vec::new(),
+            mask: 0,
+            suspended: None,
+            pending: Vec::new(),
+            interrupted: Vec::new(),
+            jumps: BTreeMap::new(),
+            cancellation: Cancellation::default(),
+            clean_ups: Vec::new(),
+            until: None,
             left_out: Vec::new(),
             caught: Vec::new(),
             thrown: (0, 0),
@@ -192,6 +250,15 @@ impl Thread {
             self.shadow.resize(register + 1, None);
         }
         self.shadow[register] = expression;
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.status == Status::Ended
+    }
+
+    /// Whether the thread is to end where it can be cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancellation.is_requested && !self.cancellation.is_disabled
     }
 
     pub(crate) fn is_ready(&self) -> bool {

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::files::Direction;
+
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Synchronisation {
     pub(crate) mutexes: BTreeMap<u64, Mutex>,
@@ -13,6 +15,8 @@ pub(crate) struct Synchronisation {
     pub(crate) semaphores: BTreeMap<u64, u64>,
     pub(crate) barriers: BTreeMap<u64, Barrier>,
     pub(crate) onces: BTreeMap<u64, Once>,
+    /// The threads that wait for a futex, in the order in which they came.
+    pub(crate) futexes: BTreeMap<u64, Vec<usize>>,
 }
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -20,6 +24,20 @@ pub(crate) struct Mutex {
     pub(crate) owner: Option<usize>,
     pub(crate) count: u32,
     pub(crate) kind: MutexKind,
+    pub(crate) is_robust: bool,
+    pub(crate) remains: Remains,
+}
+
+/// What the end of its owner left of a robust mutex.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Remains {
+    #[default]
+    Nothing,
+    /// The owner ended; the next one is told.
+    OfDead,
+    /// Its owner was told, and has not said that the data is consistent.
+    Inconsistent,
+    Unusable,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -69,12 +87,18 @@ pub(crate) enum Wait {
     Once(u64),
     Thread(usize),
     Sleep,
-    /// Bytes of a pipe.
-    Pipe(usize),
-    /// Room in a pipe.
-    Room(usize),
-    /// `pause` and the like: a signal, which never comes.
+    /// Any of these open descriptions is ready.
+    Ready(Vec<(usize, Direction)>),
+    /// The lock of a file through a description, perhaps to have it alone.
+    FileLock(usize, bool),
+    /// A word in memory that another thread says it has changed.
+    Futex(u64),
+    /// Any handler: `pause` and the like.
     Signal,
+    /// A signal of a set.
+    Signals(u64),
+    /// An initialiser that waits for its own end.
+    Itself,
 }
 
 impl Synchronisation {
@@ -109,9 +133,12 @@ impl Synchronisation {
             | Wait::Barrier(_)
             | Wait::Thread(_)
             | Wait::Sleep
-            | Wait::Pipe(_)
-            | Wait::Room(_)
-            | Wait::Signal => false,
+            | Wait::Ready(_)
+            | Wait::FileLock(..)
+            | Wait::Futex(_)
+            | Wait::Signal
+            | Wait::Signals(_)
+            | Wait::Itself => false,
         }
     }
 }
@@ -129,9 +156,14 @@ impl Wait {
             Wait::Once(_) => "an initialisation".to_owned(),
             Wait::Thread(thread) => format!("the end of thread {thread}"),
             Wait::Sleep => "time".to_owned(),
-            Wait::Pipe(_) => "bytes from a pipe".to_owned(),
-            Wait::Room(_) => "room in a pipe".to_owned(),
-            Wait::Signal => "a signal".to_owned(),
+            Wait::Ready(all) => match all.iter().all(|one| one.1 == Direction::Write) {
+                true => "room in a pipe".to_owned(),
+                false => "bytes from a pipe or another descriptor".to_owned(),
+            },
+            Wait::FileLock(..) => "the lock of a file".to_owned(),
+            Wait::Futex(_) => "a futex".to_owned(),
+            Wait::Signal | Wait::Signals(_) => "a signal".to_owned(),
+            Wait::Itself => "the initialisation that it is in".to_owned(),
         }
     }
 }

@@ -549,3 +549,58 @@ fn an_invariant_ends_a_run_that_breaks_it() {
     );
     assert_eq!(end("a > 0 && a <= 5"), "exit status 0");
 }
+
+#[test]
+fn exits_flush_streams_or_do_not() {
+    let output = |text: &str| run(text, &How::default()).output();
+    let start =
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <pthread.h>\n";
+    let of = |end: &str| {
+        output(&format!(
+            "{start}int main(void) {{ printf(\"text\"); {end}; }}"
+        ))
+    };
+    assert_eq!(of("return 0"), b"text");
+    assert_eq!(of("pthread_exit(0)"), b"text");
+    assert_eq!(of("_exit(0)"), b"");
+    assert_eq!(of("quick_exit(0)"), b"");
+}
+
+#[test]
+fn what_only_others_could_end_is_no_deadlock() {
+    let start = "#include <pthread.h>\n#include <signal.h>\n#include <unistd.h>\n\
+                 #include <sys/socket.h>\n#include <netinet/in.h>\n";
+    let end = |text: &str| run(&format!("{start}{text}"), &How::default()).end;
+    let of = |body: &str| end(&format!("int main(void) {{ {body} }}")).to_string();
+    assert_eq!(of("pause();"), "given up: a wait for a signal from outside");
+    assert_eq!(
+        of("struct sockaddr_in a = {.sin_family = AF_INET};
+            int s = socket(AF_INET, SOCK_STREAM, 0);
+            bind(s, (struct sockaddr *)&a, sizeof a);
+            listen(s, 1);
+            accept(s, 0, 0);"),
+        "given up: a wait for a connection or signal from outside"
+    );
+    assert_eq!(
+        of("int p[2]; char c; pipe(p); read(p[0], &c, 1);"),
+        "deadlock of 1 threads"
+    );
+}
+
+#[test]
+fn scanned_text_is_taken_as_the_c_library_does() {
+    check(
+        r#"int main(void) {
+               int a = 0, b = 0, n = 0; unsigned x = 0; char word[8] = "", set[8] = "", c = 0; long l = 0;
+               assert(sscanf("12 -7", "%d%d", &a, &b) == 2 && a == 12 && b == -7);
+               assert(sscanf("0x1fg", "%x%c", &x, &c) == 2 && x == 31 && c == 'g');
+               assert(sscanf("  abc=7", " %3[a-c]=%ld%n", set, &l, &n) == 2 && !strcmp(set, "abc") && l == 7 && n == 7);
+               assert(sscanf("one", "%*s%d", &a) == -1);
+               assert(sscanf("x", "%d", &a) == 0);
+               assert(sscanf("toolong", "%3s", word) == 1 && !strcmp(word, "too"));
+               assert(sscanf("5%", "%d%%", &a) == 1 && a == 5);
+               return 0;
+           }"#,
+        "exit status 0",
+    );
+}

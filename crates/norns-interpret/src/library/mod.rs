@@ -5,9 +5,14 @@
 mod arithmetic;
 mod containers;
 mod cxx;
+mod descriptor;
 mod format;
 mod heap;
 mod process;
+mod ready;
+mod scan;
+mod signal;
+mod socket;
 mod stdio;
 mod strings;
 mod strings_cxx;
@@ -54,6 +59,10 @@ pub(crate) fn find(name: &str) -> Option<Model> {
         .or_else(|| strings::find(name))
         .or_else(|| thread::find(name))
         .or_else(|| stdio::find(name))
+        .or_else(|| descriptor::find(name))
+        .or_else(|| signal::find(name))
+        .or_else(|| ready::find(name))
+        .or_else(|| socket::find(name))
         .or_else(|| process::find(name))
         .or_else(|| time::find(name))
         .or_else(|| arithmetic::find(name))

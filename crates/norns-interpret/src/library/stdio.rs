@@ -1,17 +1,16 @@
-//! Streams and descriptors.
+//! Streams.
 
+use super::descriptor::{EBADF, Opening, open_path};
 use super::format::format;
 use super::process::Arguments;
+use super::scan::scan;
 use super::{Call, Done, Flow, Model, int};
-use crate::files::{Buffering, Open};
+use crate::files::{Buffering, Direction, Open, Received};
 use crate::machine::{Machine, Stop, give_up};
 use crate::memory::{Region, address_of};
-use crate::outcome::Channel;
 use crate::synchronisation::Wait;
 
 const EOF: i32 = -1;
-const ENOENT: i32 = 2;
-const EBADF: i32 = 9;
 /// What glibc's streams hold before they write.
 const STREAM_CAPACITY: usize = 4096;
 
@@ -77,18 +76,12 @@ pub(super) fn find(name: &str) -> Option<Model> {
         },
         "fwrite" => |call| {
             let (size, count) = (call.argument(1), call.argument(2));
-            let bytes = match size.saturating_mul(count) {
-                0 => Vec::new(),
-                all => call
-                    .machine
-                    .state
-                    .memory
-                    .bytes(call.argument(0), all)?
-                    .to_vec(),
-            };
+            let bytes = call.given(0, size.saturating_mul(count))?;
             let stream = call.stream(3)?;
-            print(call, stream, &bytes)?;
-            Ok(Flow::Return(count))
+            match print(call, stream, &bytes)? {
+                Flow::Yield(_) => Ok(Flow::Yield(count)),
+                other => Ok(other),
+            }
         },
         "fflush" => |call| {
             match call.argument(0) {
@@ -121,7 +114,14 @@ pub(super) fn find(name: &str) -> Option<Model> {
             }
             int(0)
         },
-        "flockfile" | "funlockfile" => return None,
+        "flockfile" => |call| {
+            let stream = call.stream(0)?;
+            call.lock_stream(stream)
+        },
+        "funlockfile" => |call| {
+            let stream = call.stream(0)?;
+            call.unlock_stream(stream)
+        },
         "fgets" => read_line,
         "fgetc" | "getc" => |call| {
             let stream = call.stream(0)?;
@@ -146,48 +146,42 @@ pub(super) fn find(name: &str) -> Option<Model> {
             let stream = call.machine.state.files.streams[stream].as_ref();
             int(stream.map_or(-1, |stream| stream.descriptor as i32))
         },
+        "tmpfile" => |call| {
+            let name = call.made_up();
+            let path = [b"/tmp/", &name[..]].concat();
+            let files = call.machine.state.files_mut();
+            let file = files.make(&path);
+            let descriptor = files.open_file(&path, file, false);
+            files.remove(&path);
+            let stream = files.add_stream(descriptor);
+            Ok(Flow::Return(call.machine.stream(stream)))
+        },
+        "rewind" => |call| {
+            let stream = call.stream(0)?;
+            call.move_stream(stream, 0, 0)?;
+            Ok(Flow::Yield(0))
+        },
+        "fseek" | "fseeko" => |call| {
+            let stream = call.stream(0)?;
+            let (offset, whence) = (call.argument(1) as i64, call.int(2));
+            call.move_stream(stream, offset, whence)
+        },
+        "getline" => read_whole_line,
+        "scanf" | "__isoc99_scanf" | "__isoc23_scanf" => |call| scan_stream(call, 0, 0),
+        "fscanf" | "__isoc99_fscanf" | "__isoc23_fscanf" => |call| {
+            let stream = call.stream(0)?;
+            scan_stream(call, stream, 1)
+        },
+        "sscanf" | "__isoc99_sscanf" | "__isoc23_sscanf" => |call| {
+            let text = call.string(0)?;
+            let mut bytes = text.iter().copied();
+            scan(call, 1, &mut |_| Ok(bytes.next())).map(|(flow, _)| flow)
+        },
         "fclose" => close_stream,
-        "write" => |call| {
-            let count = call.argument(2);
-            let bytes = match count {
-                0 => Vec::new(),
-                _ => call
-                    .machine
-                    .state
-                    .memory
-                    .bytes(call.argument(1), count)?
-                    .to_vec(),
-            };
-            let descriptor = call.int(0) as usize;
-            call.write_out(descriptor, &bytes)
-        },
-        "read" => read,
-        "open" | "open64" => open,
-        "close" => |call| {
-            let descriptor = call.int(0) as usize;
-            match call.machine.close(descriptor) {
-                true => Ok(Flow::Yield(0)),
-                false => call.fail(EBADF),
-            }
-        },
-        "lseek" | "lseek64" => seek,
-        "pipe" => pipe,
-        "unlink" | "remove" => |call| {
-            let path = call.string(0)?;
-            match call.machine.state.files_mut().contents.remove(&path) {
-                Some(_) => int(0),
-                None if call.machine.input.has_all_files => call.fail(ENOENT),
-                None => unknown_file(&path),
-            }
-        },
-        "stat" | "lstat" | "stat64" | "lstat64" | "access" => stat,
-        "fstat" | "fstat64" => stat_open,
-        // Owners, modes and times are not kept.
-        "chmod" | "chown" | "fchmod" | "fchown" | "utime" | "utimes" | "futimens" => |_| int(0),
         "ungetc" => |call| {
             let stream = call.stream(1)?;
             if let Some(Some(stream)) = call.machine.state.files_mut().streams.get_mut(stream) {
-                stream.pushed_back = Some(call.arguments[0] as u8);
+                stream.given_back.push_front(call.arguments[0] as u8);
                 stream.is_at_end = false;
             }
             int(call.int(0))
@@ -206,85 +200,69 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Writes to a descriptor.
-    fn write_out(&mut self, descriptor: usize, bytes: &[u8]) -> Done {
-        let open = match self.machine.state.files.descriptors.get(descriptor) {
-            Some(Some(open)) => open.clone(),
-            _ => return self.fail(EBADF),
-        };
+    /// The lock of a stream, which no object of the program has as its address.
+    fn lock_stream(&mut self, stream: usize) -> Done {
         let current = self.machine.state.current;
-        self.machine.drain_buffer(current)?;
-        if let Open::PipeWrite(pipe) = open {
-            if self.machine.state.files.pipes[pipe].readers == 0 {
-                return give_up("a write to a pipe that nobody reads");
-            }
-            if !self.machine.state.files.has_room(pipe) {
-                return Ok(Flow::Wait(Wait::Room(pipe), None));
-            }
-            self.machine.release(PIPES + pipe as u64);
-            self.machine.state.effects += 1;
-            self.machine.state.files_mut().pipes[pipe]
-                .bytes
-                .extend(bytes);
-            return Ok(Flow::Yield(bytes.len() as u64));
+        let mutexes = &mut self.machine.state.synchronisation_mut().mutexes;
+        let lock = mutexes.entry(STREAMS + stream as u64).or_default();
+        if lock.owner.is_some_and(|owner| owner != current) {
+            return Ok(Flow::Wait(Wait::Mutex(STREAMS + stream as u64), None));
         }
-        let place = self.machine.place_id();
-        match self.machine.put(descriptor, bytes, place) {
-            true => Ok(Flow::Yield(bytes.len() as u64)),
-            false => self.fail(EBADF),
+        lock.owner = Some(current);
+        lock.count += 1;
+        self.machine.acquire(STREAMS + stream as u64);
+        Ok(Flow::Yield(0))
+    }
+
+    fn unlock_stream(&mut self, stream: usize) -> Done {
+        self.machine.release(STREAMS + stream as u64);
+        let mutexes = &mut self.machine.state.synchronisation_mut().mutexes;
+        let lock = mutexes.entry(STREAMS + stream as u64).or_default();
+        lock.count = lock.count.saturating_sub(1);
+        if lock.count == 0 {
+            lock.owner = None;
         }
+        Ok(Flow::Yield(0))
+    }
+
+    /// `None` if another thread has locked the stream.
+    fn is_locked_by_another(&self, stream: usize) -> Option<Wait> {
+        let current = self.machine.state.current;
+        let mutexes = &self.machine.state.synchronisation.mutexes;
+        let owner = mutexes.get(&(STREAMS + stream as u64))?.owner?;
+        (owner != current).then_some(Wait::Mutex(STREAMS + stream as u64))
+    }
+
+    fn move_stream(&mut self, stream: usize, offset: i64, whence: i32) -> Done {
+        self.machine.flush_stream(stream);
+        let files = self.machine.state.files_mut();
+        let Some(Some(stream)) = files.streams.get_mut(stream) else {
+            return give_up("a stream that is not open");
+        };
+        let given_back = stream.given_back.len() as i64;
+        stream.given_back.clear();
+        stream.is_at_end = false;
+        let descriptor = stream.descriptor;
+        let (file, from) = match files.open(descriptor) {
+            Some(Open::File { file, position, .. }) => (*file, *position),
+            _ => return give_up("fseek of what is no file"),
+        };
+        let base = match whence {
+            0 => 0,
+            1 => from as i64 - given_back,
+            _ => files.bytes(file).len() as i64,
+        };
+        if let Some(Open::File { position, .. }) = files.open_mut(descriptor) {
+            *position = usize::try_from(base + offset).unwrap_or_default();
+        }
+        Ok(Flow::Yield(0))
     }
 }
 
 /// Streams have a lock each.
 const STREAMS: u64 = 1 << 20;
-/// Pipes order threads like objects at these addresses, which no object of the program has.
-const PIPES: u64 = 16;
 
 impl Machine<'_> {
-    /// Writes to a file or to what the process was given; whether that is possible.
-    fn put(&mut self, descriptor: usize, bytes: &[u8], place: Option<norns_ir::PlaceId>) -> bool {
-        let files = self.state.files_mut();
-        let channel = match files.descriptors.get_mut(descriptor) {
-            Some(Some(Open::Output)) => Channel::Output,
-            Some(Some(Open::Error)) => Channel::Error,
-            Some(Some(Open::Null)) => return true,
-            Some(Some(Open::File {
-                path,
-                position,
-                appends,
-            })) => {
-                let content = files.contents.entry(path.clone()).or_default();
-                if *appends {
-                    *position = content.len();
-                }
-                let end = *position + bytes.len();
-                if content.len() < end {
-                    content.resize(end, 0);
-                }
-                content[*position..end].copy_from_slice(bytes);
-                *position = end;
-                Channel::File(path.clone())
-            }
-            Some(Some(Open::Input | Open::PipeRead(_) | Open::PipeWrite(_)) | None) | None => {
-                return false;
-            }
-        };
-        if !bytes.is_empty() {
-            self.note_write(channel, bytes, place);
-        }
-        true
-    }
-
-    /// Closes a descriptor; whether it was open. Who reads the end of a pipe comes after that.
-    fn close(&mut self, descriptor: usize) -> bool {
-        if let Some(Some(Open::PipeWrite(pipe))) = self.state.files.descriptors.get(descriptor) {
-            self.release(PIPES + *pipe as u64);
-        }
-        self.state.effects += 1;
-        self.state.files_mut().close(descriptor)
-    }
-
     pub(crate) fn flush_stream(&mut self, number: usize) {
         let Some(Some(stream)) = self.state.files_mut().streams.get_mut(number) else {
             return;
@@ -292,11 +270,11 @@ impl Machine<'_> {
         let (descriptor, buffer) = (stream.descriptor, std::mem::take(&mut stream.buffer));
         for (bytes, place) in buffer {
             if !self.put(descriptor, &bytes, place)
-                && let Some(Some(Open::PipeWrite(pipe))) =
-                    self.state.files.descriptors.get(descriptor)
+                && let Some(description) = self.state.files.description(descriptor)
+                && let Some(pipe) = self.state.files.pipe_to(description)
             {
-                let pipe = *pipe;
-                self.release(PIPES + pipe as u64);
+                self.come_before(description);
+                self.state.effects += 1;
                 self.state.files_mut().pipes[pipe].bytes.extend(bytes);
             }
         }
@@ -330,6 +308,9 @@ fn formatted(call: &mut Call<'_, '_>, at: usize, list: Option<usize>) -> Result<
 }
 
 fn print(call: &mut Call<'_, '_>, number: usize, text: &[u8]) -> Done {
+    if let Some(wait) = call.is_locked_by_another(number) {
+        return Ok(Flow::Wait(wait, None));
+    }
     let place = call.machine.place_id();
     let current = call.machine.state.current;
     call.machine.drain_buffer(current)?;
@@ -353,8 +334,10 @@ fn print(call: &mut Call<'_, '_>, number: usize, text: &[u8]) -> Done {
 
 fn put_byte(call: &mut Call<'_, '_>, stream: usize) -> Done {
     let byte = call.argument(0) as u8;
-    print(call, stream, &[byte])?;
-    Ok(Flow::Yield(byte.into()))
+    match print(call, stream, &[byte])? {
+        Flow::Yield(_) => Ok(Flow::Yield(byte.into())),
+        other => Ok(other),
+    }
 }
 
 fn into_buffer(call: &mut Call<'_, '_>, mut text: Vec<u8>, size: u64) -> Done {
@@ -367,72 +350,95 @@ fn into_buffer(call: &mut Call<'_, '_>, mut text: Vec<u8>, size: u64) -> Done {
     Ok(Flow::Return(length))
 }
 
-fn read(call: &mut Call<'_, '_>) -> Done {
-    let (descriptor, count) = (call.int(0) as usize, call.argument(2) as usize);
-    let pipe = match call.machine.state.files.descriptors.get(descriptor) {
-        Some(Some(Open::PipeRead(pipe))) => Some(*pipe),
-        _ => None,
-    };
-    match call.machine.state.files_mut().read(descriptor, count) {
-        Err(error) => call.fail(error),
-        Ok(None) => Ok(Flow::Wait(Wait::Pipe(pipe.unwrap_or_default()), None)),
-        Ok(Some(bytes)) => {
-            if let Some(pipe) = pipe {
-                call.machine.state.effects += 1;
-                call.machine.acquire(PIPES + pipe as u64);
-            }
-            call.write(call.argument(1), &bytes)?;
-            Ok(Flow::Yield(bytes.len() as u64))
-        }
-    }
+/// Why there is no next byte of a stream.
+enum NoByte {
+    End,
+    NotYet(Wait),
 }
 
-/// The next byte of a stream; `None` at its end.
-fn next_byte(call: &mut Call<'_, '_>, number: usize) -> Result<Option<u8>, Stop> {
+/// The next byte of a stream.
+fn next_byte(call: &mut Call<'_, '_>, number: usize) -> Result<Result<u8, NoByte>, Stop> {
+    if let Some(wait) = call.is_locked_by_another(number) {
+        return Ok(Err(NoByte::NotYet(wait)));
+    }
     let files = call.machine.state.files_mut();
     let Some(Some(stream)) = files.streams.get_mut(number) else {
         return give_up("a stream that is not open");
     };
-    if let Some(byte) = stream.pushed_back.take() {
-        return Ok(Some(byte));
+    if let Some(byte) = stream.given_back.pop_front() {
+        return Ok(Ok(byte));
     }
     let descriptor = stream.descriptor;
-    let pipe = match files.descriptors.get(descriptor) {
-        Some(Some(Open::PipeRead(pipe))) => Some(*pipe),
-        _ => None,
+    let Some(description) = files.description(descriptor) else {
+        return Ok(Err(NoByte::End));
     };
-    let byte = match files.read(descriptor, 1) {
-        Ok(Some(bytes)) => bytes.first().copied(),
-        Ok(None) => return give_up("a stream that waits for a pipe"),
-        Err(_) => None,
+    let byte = match files.read(descriptor, 1, false) {
+        Received::Bytes(bytes) => bytes.first().copied(),
+        Received::NotYet => {
+            let wait = Wait::Ready(vec![(description, Direction::Read)]);
+            return Ok(Err(NoByte::NotYet(wait)));
+        }
+        Received::Error(_) => None,
     };
     if byte.is_none()
         && let Some(Some(stream)) = files.streams.get_mut(number)
     {
         stream.is_at_end = true;
     }
-    if let Some(pipe) = pipe {
-        call.machine.acquire(PIPES + pipe as u64);
+    call.machine.come_after(description);
+    Ok(byte.ok_or(NoByte::End))
+}
+
+/// Bytes of a stream up to a number or the end of a line. If the thread has to wait for some of them, what was read
+/// so far is given back.
+fn next_bytes(
+    call: &mut Call<'_, '_>,
+    stream: usize,
+    most: usize,
+    is_line: bool,
+) -> Result<Result<Vec<u8>, Flow>, Stop> {
+    let mut bytes = Vec::new();
+    while bytes.len() < most {
+        match next_byte(call, stream)? {
+            Ok(byte) => bytes.push(byte),
+            Err(NoByte::End) => break,
+            Err(NoByte::NotYet(wait)) => {
+                call.give_back(stream, &bytes);
+                return Ok(Err(Flow::Wait(wait, None)));
+            }
+        }
+        if is_line && bytes.last() == Some(&b'\n') {
+            break;
+        }
     }
-    Ok(byte)
+    Ok(Ok(bytes))
+}
+
+impl Call<'_, '_> {
+    fn give_back(&mut self, stream: usize, bytes: &[u8]) {
+        let files = self.machine.state.files_mut();
+        if let Some(Some(stream)) = files.streams.get_mut(stream) {
+            for &byte in bytes.iter().rev() {
+                stream.given_back.push_front(byte);
+            }
+        }
+    }
 }
 
 fn read_byte(call: &mut Call<'_, '_>, stream: usize) -> Done {
-    int(next_byte(call, stream)?.map_or(EOF, i32::from))
+    match next_bytes(call, stream, 1, false)? {
+        Ok(bytes) => int(bytes.first().map_or(EOF, |&byte| i32::from(byte))),
+        Err(flow) => Ok(flow),
+    }
 }
 
 fn read_line(call: &mut Call<'_, '_>) -> Done {
     let stream = call.stream(2)?;
     let size = call.argument(1) as u32 as usize;
-    let mut line = Vec::new();
-    while line.len() + 1 < size
-        && let Some(byte) = next_byte(call, stream)?
-    {
-        line.push(byte);
-        if byte == b'\n' {
-            break;
-        }
-    }
+    let mut line = match next_bytes(call, stream, size.saturating_sub(1), true)? {
+        Ok(line) => line,
+        Err(flow) => return Ok(flow),
+    };
     if line.is_empty() {
         return Ok(Flow::Return(0));
     }
@@ -441,111 +447,94 @@ fn read_line(call: &mut Call<'_, '_>) -> Done {
     Ok(Flow::Return(call.argument(0)))
 }
 
+/// `getline`
+fn read_whole_line(call: &mut Call<'_, '_>) -> Done {
+    let stream = call.stream(2)?;
+    let mut line = match next_bytes(call, stream, usize::MAX, true)? {
+        Ok(line) => line,
+        Err(flow) => return Ok(flow),
+    };
+    if line.is_empty() {
+        return Ok(Flow::Return(u64::MAX));
+    }
+    let length = line.len() as u64;
+    line.push(0);
+    let (block, room) = (call.argument(0), call.argument(1));
+    let old = call.load(block, 8)?;
+    if old == 0 || call.load(room, 8)? < line.len() as u64 {
+        let size = (line.len() as u64).max(120);
+        if old != 0 {
+            let old = call.machine.state.memory.heap_block(old)?;
+            call.machine.state.memory.release(old);
+        }
+        let memory = &mut call.machine.state.memory;
+        let new = address_of(memory.allocate(size, Region::Heap, false));
+        call.store(block, 8, new)?;
+        call.store(room, 8, size)?;
+    }
+    let to = call.load(block, 8)?;
+    call.write(to, &line)?;
+    Ok(Flow::Return(length))
+}
+
 fn read_items(call: &mut Call<'_, '_>) -> Done {
     let (size, count) = (call.argument(1), call.argument(2));
     let stream = call.stream(3)?;
-    let mut bytes = Vec::new();
-    while (bytes.len() as u64) < size.saturating_mul(count)
-        && let Some(byte) = next_byte(call, stream)?
-    {
-        bytes.push(byte);
-    }
+    let wanted = size.saturating_mul(count) as usize;
+    let bytes = match next_bytes(call, stream, wanted, false)? {
+        Ok(bytes) => bytes,
+        Err(flow) => return Ok(flow),
+    };
     call.write(call.argument(0), &bytes)?;
     Ok(Flow::Return(
         (bytes.len() as u64).checked_div(size).unwrap_or_default(),
     ))
 }
 
-/// Opens a file that the input has or the program makes.
-fn open_path(
-    call: &mut Call<'_, '_>,
-    path: &[u8],
-    makes: bool,
-    empties: bool,
-    appends: bool,
-) -> Result<Option<usize>, Stop> {
-    if path == b"/dev/null" {
-        return Ok(Some(call.machine.state.files_mut().add(Open::Null)));
+/// `scanf` of a stream, with the format in argument `at`.
+fn scan_stream(call: &mut Call<'_, '_>, stream: usize, at: usize) -> Done {
+    let mut read = Vec::new();
+    let mut wait = None;
+    let (flow, unused) = scan(call, at, &mut |call| {
+        Ok(match next_byte(call, stream)? {
+            Ok(byte) => {
+                read.push(byte);
+                Some(byte)
+            }
+            Err(NoByte::End) => None,
+            Err(NoByte::NotYet(until)) => {
+                wait = Some(until);
+                None
+            }
+        })
+    })?;
+    if let Some(wait) = wait {
+        call.give_back(stream, &read);
+        return Ok(Flow::Wait(wait, None));
     }
-    let exists = call.machine.state.files.contents.contains_key(path);
-    if !exists && !makes && call.machine.input.has_all_files {
-        return Ok(None);
+    if let Some(unused) = unused {
+        call.give_back(stream, &[unused]);
     }
-    if !exists && !makes {
-        return unknown_file(path);
-    }
-    let files = call.machine.state.files_mut();
-    if empties || !exists {
-        files.contents.insert(path.to_vec(), Vec::new());
-    }
-    Ok(Some(files.add(Open::File {
-        path: path.to_vec(),
-        position: 0,
-        appends,
-    })))
-}
-
-fn unknown_file<T>(path: &[u8]) -> Result<T, Stop> {
-    let path = String::from_utf8_lossy(path);
-    give_up(format!("the file {path}, which is no input"))
-}
-
-/// `stat` and `access` of a path.
-fn stat(call: &mut Call<'_, '_>) -> Done {
-    let path = call.string(0)?;
-    let size = call.machine.state.files.contents.get(&path).map(Vec::len);
-    match size {
-        Some(_) if call.name == "access" => int(0),
-        Some(size) => put_stat(call, size),
-        None if call.machine.input.has_all_files => call.fail(ENOENT),
-        None => unknown_file(&path),
-    }
-}
-
-fn stat_open(call: &mut Call<'_, '_>) -> Done {
-    let files = &call.machine.state.files;
-    let size = match files.descriptors.get(call.int(0) as usize) {
-        Some(Some(Open::File { path, .. })) => files.contents.get(path).map(Vec::len),
-        Some(Some(_)) => return give_up("fstat of what is no file"),
-        Some(None) | None => return call.fail(EBADF),
-    };
-    put_stat(call, size.unwrap_or_default())
-}
-
-/// A `struct stat` of x86-64 for a regular file.
-fn put_stat(call: &mut Call<'_, '_>, size: usize) -> Done {
-    let address = call.argument(1);
-    call.write(address, &[0; 144])?;
-    call.store(address + 8, 8, 1)?;
-    call.store(address + 16, 8, 1)?;
-    call.store(address + 24, 4, 0o100_644)?;
-    call.store(address + 28, 4, 1000)?;
-    call.store(address + 32, 4, 1000)?;
-    call.store(address + 48, 8, size as u64)?;
-    call.store(address + 56, 8, 4096)?;
-    call.store(address + 64, 8, size.div_ceil(512) as u64)?;
-    int(0)
-}
-
-fn open(call: &mut Call<'_, '_>) -> Done {
-    let (path, flags) = (call.string(0)?, call.int(1));
-    let (makes, empties, appends) = (flags & 0o100 != 0, flags & 0o1000 != 0, flags & 0o2000 != 0);
-    match open_path(call, &path, makes, empties, appends)? {
-        Some(descriptor) => int(descriptor as i32),
-        None => call.fail(ENOENT),
-    }
+    Ok(flow)
 }
 
 fn open_stream(call: &mut Call<'_, '_>) -> Done {
     let (path, mode) = (call.string(0)?, call.string(1)?);
-    let (makes, empties) = (!mode.starts_with(b"r"), mode.starts_with(b"w"));
-    let appends = mode.starts_with(b"a");
-    match open_path(call, &path, makes, empties, appends)? {
-        Some(descriptor) => {
+    let how = Opening {
+        makes: !mode.starts_with(b"r"),
+        empties: mode.starts_with(b"w"),
+        appends: mode.starts_with(b"a"),
+        is_exclusive: mode.contains(&b'x'),
+    };
+    match open_path(call, &path, how)? {
+        Ok(descriptor) => {
             let stream = call.machine.state.files_mut().add_stream(descriptor);
             Ok(Flow::Return(call.machine.stream(stream)))
         }
-        None => Ok(Flow::Return(0)),
+        Err(error) => {
+            call.set_errno(error)?;
+            Ok(Flow::Return(0))
+        }
     }
 }
 
@@ -553,44 +542,12 @@ fn close_stream(call: &mut Call<'_, '_>) -> Done {
     let stream = call.stream(0)?;
     call.machine.flush_stream(stream);
     let closed = call.machine.state.files_mut().streams[stream].take();
-    if let Some(closed) = closed {
-        call.machine.close(closed.descriptor);
+    if let Some(closed) = closed
+        && !call.machine.close(closed.descriptor)
+    {
+        return call.fail(EBADF);
     }
     Ok(Flow::Yield(0))
-}
-
-fn seek(call: &mut Call<'_, '_>) -> Done {
-    let (descriptor, offset, whence) = (call.int(0) as usize, call.argument(1) as i64, call.int(2));
-    let files = call.machine.state.files_mut();
-    let Some(Some(Open::File { path, position, .. })) = files.descriptors.get_mut(descriptor)
-    else {
-        return give_up("lseek of what is no file");
-    };
-    let base = match whence {
-        0 => 0,
-        1 => *position as i64,
-        _ => files
-            .contents
-            .get(path)
-            .map_or(0, |content| content.len() as i64),
-    };
-    *position = usize::try_from(base + offset).unwrap_or_default();
-    Ok(Flow::Return(*position as u64))
-}
-
-fn pipe(call: &mut Call<'_, '_>) -> Done {
-    let files = call.machine.state.files_mut();
-    let pipe = files.pipes.len();
-    files.pipes.push(crate::files::Pipe {
-        readers: 1,
-        writers: 1,
-        ..Default::default()
-    });
-    let read = files.add(Open::PipeRead(pipe));
-    let write = files.add(Open::PipeWrite(pipe));
-    call.store(call.argument(0), 4, read as u64)?;
-    call.store(call.argument(0) + 4, 4, write as u64)?;
-    int(0)
 }
 
 /// As glibc says it.

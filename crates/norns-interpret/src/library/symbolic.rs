@@ -181,10 +181,10 @@ fn descriptor(call: &Call<'_, '_>, argument: usize) -> Option<usize> {
 /// What a descriptor reads, and where it stands.
 fn position(call: &Call<'_, '_>, descriptor: usize) -> Option<(Source, usize)> {
     let files = &call.machine.state.files;
-    match files.descriptors.get(descriptor)?.as_ref()? {
+    match files.open(descriptor)? {
         Open::Input => Some((Source::StandardInput, files.input_position)),
         Open::File { path, position, .. } => Some((Source::File(path.clone()), *position)),
-        Open::Output | Open::Error | Open::PipeRead(_) | Open::PipeWrite(_) | Open::Null => None,
+        _ => None,
     }
 }
 
@@ -198,7 +198,7 @@ fn channel(call: &Call<'_, '_>) -> Channel {
         _ => descriptor(call, 0),
     };
     let files = &call.machine.state.files;
-    let open = descriptor.and_then(|number| files.descriptors.get(number)?.as_ref());
+    let open = descriptor.and_then(|number| files.open(number));
     match open {
         Some(Open::Error) => Channel::Error,
         Some(Open::File { path, .. }) => Channel::File(path.clone()),

@@ -2,21 +2,29 @@
 
 use super::{Call, Done, Flow, Model, int};
 use crate::machine::{Stop, give_up, is_same_file};
-use crate::memory::function_at;
+use crate::memory::{Region, address_of};
 use crate::outcome::End;
-use crate::state::{After, Handler, Resume, Status, Thread};
-use crate::synchronisation::{Mutex, MutexKind, Once, Wait};
+use crate::state::{After, Handler, Resume, Status};
+use crate::synchronisation::{Mutex, MutexKind, Once, Remains, Wait};
 
 const EPERM: i32 = 1;
 const ESRCH: i32 = 3;
+const ENOENT: i32 = 2;
 const EAGAIN: i32 = 11;
 const EBUSY: i32 = 16;
+const EEXIST: i32 = 17;
 const EINVAL: i32 = 22;
 const EDEADLK: i32 = 35;
 const ETIMEDOUT: i32 = 110;
 
+const EOWNERDEAD: i32 = 130;
+const ENOTRECOVERABLE: i32 = 131;
+
 /// What `pthread_t` adds to the number of a thread, so that 0 is none.
 const HANDLE: u64 = 0x7000_0000_0000;
+/// The bit of `pthread_mutexattr_t` that says robust, and the one of a mutex's kind.
+const ROBUST_ATTRIBUTE: u64 = 1 << 30;
+const ROBUST: u64 = 16;
 
 pub(super) fn find(name: &str) -> Option<Model> {
     Some(match name {
@@ -61,8 +69,25 @@ pub(super) fn find(name: &str) -> Option<Model> {
             int(0)
         },
         "pthread_mutexattr_settype" => |call| {
-            call.store(call.argument(0), 4, call.argument(1) & 3)?;
+            let others = call.load(call.argument(0), 4)? & !3;
+            call.store(call.argument(0), 4, others | (call.argument(1) & 3))?;
             int(0)
+        },
+        "pthread_mutexattr_setrobust" => |call| {
+            let others = call.load(call.argument(0), 4)? & !ROBUST_ATTRIBUTE;
+            let robust = (call.argument(1) & 1) * ROBUST_ATTRIBUTE;
+            call.store(call.argument(0), 4, others | robust)?;
+            int(0)
+        },
+        "pthread_mutex_consistent" => |call| {
+            let mutex = call.mutex(call.argument(0))?;
+            match mutex.remains {
+                Remains::Inconsistent => {
+                    mutex.remains = Remains::Nothing;
+                    int(0)
+                }
+                _ => int(EINVAL),
+            }
         },
         "pthread_mutexattr_setpshared"
         | "pthread_condattr_init"
@@ -146,7 +171,15 @@ pub(super) fn find(name: &str) -> Option<Model> {
                 .insert(address, count);
             int(0)
         },
-        "sem_destroy" => |_| int(0),
+        "sem_destroy" | "sem_close" => |_| int(0),
+        "sem_open" => open_semaphore,
+        "sem_unlink" => |call| {
+            let name = named_semaphore(call)?;
+            match call.machine.state.named.remove(&name) {
+                Some(_) => int(0),
+                None => call.fail(ENOENT),
+            }
+        },
         "sem_wait" => |call| semaphore_wait(call, Patience::Unlimited),
         "sem_trywait" => |call| semaphore_wait(call, Patience::None),
         "sem_timedwait" => |call| semaphore_wait(call, Patience::Until),
@@ -240,30 +273,14 @@ impl Call<'_, '_> {
     }
 
     /// The number of a thread that a `pthread_t` stands for.
-    fn thread_of(&self, handle: u64) -> Option<usize> {
+    pub(super) fn thread_of(&self, handle: u64) -> Option<usize> {
         let number = handle.checked_sub(HANDLE)? as usize;
         (number < self.machine.state.threads.len()).then_some(number)
     }
 
     /// Starts a thread; its number.
     pub(super) fn start(&mut self, function: u64, argument: u64) -> Result<usize, Stop> {
-        let Some(function) = function_at(function) else {
-            return give_up("a thread that starts at what is no function");
-        };
-        let current = self.machine.state.current;
-        self.machine.drain_buffer(current)?;
-        let number = self.machine.state.threads.len();
-        if number >= 4096 {
-            return give_up("more than 4,096 threads");
-        }
-        let mut clock = self.machine.thread().clock.clone();
-        clock.advance(number);
-        self.machine.thread().clock.advance(current);
-        self.machine.state.threads.push(Thread::new(clock));
-        self.machine.state.effects += 1;
-        self.machine
-            .push_frame(number, function, &[argument], After::ThreadStart)?;
-        Ok(number)
+        self.machine.start_thread(function, argument)
     }
 
     fn mutex(&mut self, address: u64) -> Result<&mut Mutex, Stop> {
@@ -276,7 +293,8 @@ impl Call<'_, '_> {
                 0
             }
         };
-        let kind = match kind {
+        let is_robust = kind & ROBUST != 0;
+        let kind = match kind & !ROBUST {
             1 => MutexKind::Recursive,
             2 => MutexKind::ErrorChecking,
             0 | 3 => MutexKind::Normal,
@@ -285,6 +303,7 @@ impl Call<'_, '_> {
         let mutexes = &mut self.machine.state.synchronisation_mut().mutexes;
         Ok(mutexes.entry(address).or_insert_with(|| Mutex {
             kind,
+            is_robust,
             ..Mutex::default()
         }))
     }
@@ -310,6 +329,9 @@ impl Call<'_, '_> {
         let mutex = self.mutex(address)?;
         mutex.owner = None;
         mutex.count = 0;
+        if mutex.remains == Remains::Inconsistent {
+            mutex.remains = Remains::Unusable;
+        }
         Ok(())
     }
 }
@@ -366,13 +388,9 @@ fn detach(call: &mut Call<'_, '_>) -> Done {
 }
 
 fn exit(call: &mut Call<'_, '_>) -> Done {
-    if call.machine.has_cleanups() {
-        return give_up("pthread_exit through C++ functions with something to clean up");
-    }
     let value = call.argument(0);
     call.machine.thread().result = value;
-    call.machine.drop_frames();
-    Ok(match call.machine.end_thread()? {
+    Ok(match call.machine.exit_thread()? {
         Some(_) => Flow::Ended,
         None => Flow::Elsewhere,
     })
@@ -381,7 +399,11 @@ fn exit(call: &mut Call<'_, '_>) -> Done {
 fn mutex_init(call: &mut Call<'_, '_>) -> Done {
     let kind = match call.argument(1) {
         0 => 0,
-        attributes => call.load(attributes, 4)?,
+        attributes => {
+            let attribute = call.load(attributes, 4)?;
+            let is_robust = attribute & ROBUST_ATTRIBUTE != 0;
+            (attribute & 3) | if is_robust { ROBUST } else { 0 }
+        }
     };
     init_mutex(call, kind)
 }
@@ -429,7 +451,15 @@ fn lock(call: &mut Call<'_, '_>, patience: Patience) -> Done {
             MutexKind::Normal => {}
         }
     }
+    if mutex.owner.is_none() && mutex.remains == Remains::Unusable {
+        return int(ENOTRECOVERABLE);
+    }
     if call.take_mutex(address)? {
+        let mutex = call.mutex(address)?;
+        if mutex.remains == Remains::OfDead {
+            mutex.remains = Remains::Inconsistent;
+            return Ok(Flow::Yield(EOWNERDEAD as u64));
+        }
         return Ok(Flow::Yield(0));
     }
     match patience {
@@ -454,6 +484,9 @@ fn unlock(call: &mut Call<'_, '_>) -> Done {
         MutexKind::Recursive if mutex.count > 1 => {
             mutex.count -= 1;
             return int(0);
+        }
+        MutexKind::Normal if mutex.is_robust && mutex.owner != Some(current) => {
+            return int(EPERM);
         }
         MutexKind::Normal | MutexKind::Recursive | MutexKind::ErrorChecking => {}
     }
@@ -503,6 +536,12 @@ pub(super) fn wait(call: &mut Call<'_, '_>, deadline: Option<u64>, late: i32) ->
         call.machine.thread().resume = Resume::Mutex { timed_out };
         return Ok(Flow::Wait(Wait::Mutex(mutex), None));
     }
+    if call.machine.thread().is_cancelled() {
+        return Ok(match call.machine.cancel()? {
+            Some(_) => Flow::Ended,
+            None => Flow::Elsewhere,
+        });
+    }
     Ok(Flow::Yield(if timed_out { late as u64 } else { 0 }))
 }
 
@@ -517,9 +556,7 @@ pub(super) fn signal(call: &mut Call<'_, '_>, most: usize) -> Done {
     let count = most.min(waiters.len());
     let woken: Vec<usize> = waiters.drain(..count).collect();
     for thread in woken {
-        let thread = &mut call.machine.state.threads[thread];
-        thread.status = Status::Ready;
-        thread.resume = Resume::Woken { timed_out: false };
+        call.machine.wake(thread);
     }
     Ok(Flow::Yield(0))
 }
@@ -531,7 +568,7 @@ fn read_lock(call: &mut Call<'_, '_>, waits: bool) -> Done {
     let locks = &mut call.machine.state.synchronisation_mut().reader_writer;
     let lock = locks.entry(address).or_default();
     match lock.writer {
-        Some(writer) if writer == current => int(EDEADLK),
+        Some(writer) if writer == current => int(if waits { EDEADLK } else { EBUSY }),
         Some(_) if waits => Ok(Flow::Wait(Wait::Read(address), None)),
         Some(_) => Ok(Flow::Yield(EBUSY as u64)),
         None => {
@@ -615,9 +652,7 @@ fn barrier_wait(call: &mut Call<'_, '_>) -> Done {
     }
     let woken = std::mem::take(&mut barrier.waiters);
     for thread in woken {
-        let thread = &mut call.machine.state.threads[thread];
-        thread.status = Status::Ready;
-        thread.resume = Resume::Woken { timed_out: false };
+        call.machine.wake(thread);
     }
     call.machine.acquire(address);
     // PTHREAD_BARRIER_SERIAL_THREAD
@@ -683,7 +718,7 @@ fn once(call: &mut Call<'_, '_>) -> Done {
         Some(Once::Running(runner)) if *runner == current => {
             if !matches!(call.resumed(), Resume::Called(_)) {
                 // The initialiser calls itself.
-                return Ok(Flow::Wait(Wait::Signal, None));
+                return Ok(Flow::Wait(Wait::Itself, None));
             }
             let onces = &mut call.machine.state.synchronisation_mut().onces;
             onces.insert(address, Once::Done);
@@ -721,6 +756,32 @@ pub(super) fn at_thread_end(call: &mut Call<'_, '_>) -> Done {
     };
     call.machine.thread().at_end.push(handler);
     int(0)
+}
+
+fn named_semaphore(call: &Call<'_, '_>) -> Result<Vec<u8>, Stop> {
+    Ok([b"semaphore ", &call.string(0)?[..]].concat())
+}
+
+fn open_semaphore(call: &mut Call<'_, '_>) -> Done {
+    let name = named_semaphore(call)?;
+    let (makes, is_exclusive) = (call.int(1) & 0o100 != 0, call.int(1) & 0o200 != 0);
+    let known = call.machine.state.named.get(&name).copied();
+    let error = match known {
+        Some(_) if makes && is_exclusive => EEXIST,
+        None if !makes => ENOENT,
+        Some(object) => return Ok(Flow::Return(address_of(object))),
+        None => {
+            let memory = &mut call.machine.state.memory;
+            let object = memory.allocate(32, Region::Library, true);
+            call.machine.state.named.insert(name, object);
+            let count = call.argument(3) & 0xffff_ffff;
+            let semaphores = &mut call.machine.state.synchronisation_mut().semaphores;
+            semaphores.insert(address_of(object), count);
+            return Ok(Flow::Return(address_of(object)));
+        }
+    };
+    call.set_errno(error)?;
+    Ok(Flow::Return(0))
 }
 
 /// A result that ends the process.

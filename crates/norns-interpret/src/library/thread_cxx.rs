@@ -4,7 +4,7 @@ use super::thread::{signal, wait};
 use super::{Call, Done, Flow, Model, int};
 use crate::machine::give_up;
 use crate::memory::function_at;
-use crate::state::Status;
+use crate::state::{Resume, Status};
 use crate::synchronisation::Wait;
 
 /// What libstdc++ adds to the number of a thread is our `pthread_t`.
@@ -31,8 +31,51 @@ pub(super) fn find(name: &str) -> Option<Model> {
         },
         "_ZNSt18condition_variable10notify_oneEv" => |call| signal(call, 1),
         "_ZNSt18condition_variable10notify_allEv" => |call| signal(call, usize::MAX),
+        // The results of promises and futures: a pointer to an exception, which is null until it is set.
+        "_ZNSt13__future_base12_Result_baseC2Ev" => |call| {
+            call.store(call.argument(0) + 8, 8, 0)?;
+            int(0)
+        },
+        "_ZNSt13__future_base12_Result_baseD2Ev" | "_ZNSt13__future_base13_State_baseV2D2Ev" => {
+            |_| int(0)
+        }
+        "_ZNSt28__atomic_futex_unsigned_base19_M_futex_notify_allEPj" => |call| {
+            let word = call.argument(0);
+            call.wake_futex(word, usize::MAX);
+            Ok(Flow::Yield(0))
+        },
+        "_ZNSt28__atomic_futex_unsigned_base19_M_futex_wait_untilEPjjbNSt6chrono8durationIlSt5ratioILl1ELl1EEEENS2_IlS3_ILl1ELl1000000000EEEE" => {
+            wait_for_word
+        }
         _ => return None,
     })
+}
+
+/// Waits while a word has a value, perhaps until a time: `(this, word, value, has a deadline, seconds, parts)`.
+fn wait_for_word(call: &mut Call<'_, '_>) -> Done {
+    let (word, value) = (call.argument(1), call.argument(2) & 0xffff_ffff);
+    let current = call.machine.state.current;
+    if let Resume::Woken { timed_out } =
+        std::mem::replace(&mut call.machine.thread().resume, Resume::None)
+    {
+        let futexes = &mut call.machine.state.synchronisation_mut().futexes;
+        futexes
+            .entry(word)
+            .or_default()
+            .retain(|&one| one != current);
+        return Ok(Flow::Yield(u64::from(!timed_out)));
+    }
+    if call.load(word, 4)? != value {
+        return Ok(Flow::Yield(1));
+    }
+    let has_deadline = call.argument(3) & 1 == 1;
+    let time = call
+        .argument(4)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(call.argument(5));
+    let futexes = &mut call.machine.state.synchronisation_mut().futexes;
+    futexes.entry(word).or_default().push(current);
+    Ok(Flow::Wait(Wait::Futex(word), has_deadline.then_some(time)))
 }
 
 /// `thread::_M_start_thread(unique_ptr<_State>, void (*)())`: the state's virtual function `_M_run` is the

@@ -15,10 +15,16 @@ impl Lowering<'_> {
         match &instruction.kind {
             Kind::Binary(operator, left, right) => {
                 let parts = self.scalars_of(*left)?;
-                if let Type::Integer(128) = types.get(instruction.r#type) {
-                    return Err("arithmetic of 128 bits".to_owned());
-                }
                 let (left, right) = (self.operand(*left)?, self.operand(*right)?);
+                if let Type::Integer(128) = types.get(instruction.r#type) {
+                    self.emit(Op::Wide {
+                        operator: *operator,
+                        d,
+                        a: left.first,
+                        b: right.first,
+                    });
+                    return Ok(());
+                }
                 for (at, scalar) in (0..).zip(parts) {
                     self.binary(*operator, scalar, d + at, left.first + at, right.first + at)?;
                 }
@@ -40,10 +46,17 @@ impl Lowering<'_> {
             Kind::Cast(cast, value) => self.cast(*cast, result, *value, instruction.r#type),
             Kind::Compare(predicate, left, right) => {
                 let parts = self.scalars_of(*left)?;
-                if let Type::Integer(128) = types.get(self.type_of(*left)?) {
-                    return Err("a comparison of 128 bits".to_owned());
-                }
+                let is_wide = matches!(types.get(self.type_of(*left)?), Type::Integer(128));
                 let (left, right) = (self.operand(*left)?, self.operand(*right)?);
+                if is_wide {
+                    self.emit(Op::CompareWide {
+                        predicate: *predicate,
+                        d,
+                        a: left.first,
+                        b: right.first,
+                    });
+                    return Ok(());
+                }
                 for (at, scalar) in (0..).zip(parts) {
                     self.compare(
                         *predicate,
@@ -249,6 +262,22 @@ impl Lowering<'_> {
                 Cast::ZeroExtend => {
                     self.moves(result.first, from.first, 1);
                     self.moves(result.first + 1, zero, 1);
+                    Ok(())
+                }
+                Cast::SignExtend => {
+                    let (d, sign) = (result.first, self.constant(63));
+                    self.emit(Op::SignExtend {
+                        from: 64 - from_parts[0].bits(),
+                        to: 0,
+                        d,
+                        a: from.first,
+                    });
+                    self.emit(Op::ShiftRightArithmetic {
+                        s: 0,
+                        d: d + 1,
+                        a: d,
+                        b: sign,
+                    });
                     Ok(())
                 }
                 _ => Err("a conversion to 128 bits".to_owned()),

@@ -155,7 +155,13 @@ impl Machine<'_> {
         {
             Some(Region::Stack(owner)) => *owner != current,
             Some(Region::Constant(_) | Region::ThreadLocal | Region::Foreign) | None => false,
-            Some(Region::Global(_) | Region::Heap | Region::Unknown(_) | Region::Library) => true,
+            Some(
+                Region::Global(_)
+                | Region::Heap
+                | Region::Mapped
+                | Region::Unknown(_)
+                | Region::Library,
+            ) => true,
         }
     }
 
@@ -422,6 +428,12 @@ impl Machine<'_> {
         let objects = &mut Rc::make_mut(&mut self.state.histories).objects;
         objects.entry(object).or_default().join(&thread.clock);
         thread.clock.advance(current);
+    }
+
+    /// What happened before an object was released last.
+    pub(super) fn clock_of(&self, object: u64) -> crate::weak::Clock {
+        let objects = &self.state.histories.objects;
+        objects.get(&object).cloned().unwrap_or_default()
     }
 
     pub(crate) fn acquire(&mut self, object: u64) {

@@ -7,7 +7,8 @@ use crate::library::{Before, Call, Flow};
 use crate::memory::function_at;
 use crate::op::{CallSite, Shape, Target};
 use crate::outcome::End;
-use crate::state::{After, Frame, Handler, Resume, Status};
+use crate::state::{After, Frame, Handler, Resume, Status, Thread};
+use crate::synchronisation::{Mutex, Remains};
 
 /// Deeper recursion overflows a stack of 8 MB in any real program.
 const MAX_FRAMES: usize = 200_000;
@@ -23,21 +24,35 @@ impl<'p> Machine<'p> {
         }
     }
 
+    /// The name of the function of the library that the running thread is in.
+    pub(super) fn called_name(&self) -> Option<&'p str> {
+        let site = self.call_site()?;
+        let callee = self.callee(site)?;
+        Some(&self.program.functions[callee].name)
+    }
+
+    /// The number of the function that a call of the running thread calls, if it is one.
+    pub(super) fn callee(&self, site: &CallSite) -> Option<usize> {
+        match site.callee {
+            Target::Function(id) => Some(id.index()),
+            Target::Register(register) => {
+                let function = function_at(self.get(register))?;
+                (function < self.code.functions.len()).then_some(function)
+            }
+        }
+    }
+
     pub(super) fn call(&mut self, call: u32) -> Result<Option<Pause>, Stop> {
         let thread = &self.state.threads[self.state.current];
         let frame = thread.frames.last().expect("a running thread has a frame");
         let code = self.code;
         let site = &code.functions[frame.function as usize].calls[call as usize];
         let base = frame.base as usize;
-        let callee = match site.callee {
-            Target::Function(id) => id.index(),
-            Target::Register(register) => {
-                let address = thread.registers[base + register as usize];
-                match function_at(address) {
-                    Some(function) if function < code.functions.len() => function,
-                    _ => return Err(self.bad_call(address)),
-                }
-            }
+        let Some(callee) = self.callee(site) else {
+            let Target::Register(register) = site.callee else {
+                return give_up("a function without a number");
+            };
+            return Err(self.bad_call(thread.registers[base + register as usize]));
         };
         let function = &code.functions[callee];
         if function.ops.is_empty() {
@@ -89,6 +104,9 @@ impl<'p> Machine<'p> {
         };
         if let Some(pause) = self.before_library()? {
             return Ok(Some(pause));
+        }
+        if self.is_cancelled_in(name) {
+            return self.cancel();
         }
         // The models of the library read and write memory itself.
         self.drain_buffer(self.state.current)?;
@@ -143,8 +161,10 @@ impl<'p> Machine<'p> {
         }
     }
 
-    fn finish_call(&mut self, site: &CallSite, results: &[u64]) {
-        self.thread().resume = Resume::None;
+    pub(super) fn finish_call(&mut self, site: &CallSite, results: &[u64]) {
+        let thread = self.thread();
+        thread.resume = Resume::None;
+        thread.until = None;
         for (at, &value) in (0..site.results).zip(results) {
             self.set(site.d + at, value);
         }
@@ -255,6 +275,7 @@ impl<'p> Machine<'p> {
                 self.end_thread()
             }
             After::ThreadHandler => self.end_thread(),
+            After::Handler => self.leave_handler(frame.saved),
         }
     }
 
@@ -310,6 +331,7 @@ impl<'p> Machine<'p> {
             return Ok(None);
         }
         self.drain_buffer(current)?;
+        self.leave_robust_mutexes(current);
         for object in std::mem::take(&mut self.thread().stack) {
             self.state.memory.release(object);
         }
@@ -348,8 +370,47 @@ impl<'p> Machine<'p> {
         self.thread().clock.join(&clock);
     }
 
-    /// Drops all frames of the running thread, as `pthread_exit` does.
-    pub(crate) fn drop_frames(&mut self) {
-        while self.leave_frame().is_some() {}
+    /// Robust mutexes that a thread held when it ended are for the next one that wants them.
+    fn leave_robust_mutexes(&mut self, thread: usize) {
+        let is_left = |mutex: &Mutex| mutex.is_robust && mutex.owner == Some(thread);
+        let mutexes = &self.state.synchronisation.mutexes;
+        if !mutexes.values().any(is_left) {
+            return;
+        }
+        let left: Vec<u64> = { mutexes.iter() }
+            .filter(|(_, mutex)| is_left(mutex))
+            .map(|(&address, _)| address)
+            .collect();
+        for address in left {
+            self.release(address);
+            let mutexes = &mut self.state.synchronisation_mut().mutexes;
+            if let Some(mutex) = mutexes.get_mut(&address) {
+                mutex.owner = None;
+                mutex.remains = Remains::OfDead;
+            }
+        }
+    }
+
+    /// Starts a thread; its number.
+    pub(crate) fn start_thread(&mut self, function: u64, argument: u64) -> Result<usize, Stop> {
+        let Some(function) = function_at(function) else {
+            return give_up("a thread that starts at what is no function");
+        };
+        let current = self.state.current;
+        self.drain_buffer(current)?;
+        let number = self.state.threads.len();
+        if number >= 4096 {
+            return give_up("more than 4,096 threads");
+        }
+        let mut clock = self.thread().clock.clone();
+        clock.advance(number);
+        self.thread().clock.advance(current);
+        let mask = self.thread().mask;
+        let mut thread = Thread::new(clock);
+        thread.mask = mask;
+        self.state.threads.push(thread);
+        self.state.effects += 1;
+        self.push_frame(number, function, &[argument], After::ThreadStart)?;
+        Ok(number)
     }
 }

@@ -1,6 +1,6 @@
 //! The loop that executes operations.
 
-use norns_ir::AtomicUpdate;
+use norns_ir::{AtomicUpdate, BinaryOperator, Predicate};
 
 use super::symbolic::{Shadow, follow};
 use super::{Machine, Pause, Stop, give_up};
@@ -270,6 +270,8 @@ impl Machine<'_> {
                     }
                     op @ (Op::Load { .. }
                     | Op::Store { .. }
+                    | Op::Wide { .. }
+                    | Op::CompareWide { .. }
                     | Op::ThreadLocal { .. }
                     | Op::Allocate { .. }
                     | Op::Copy { .. }
@@ -348,6 +350,17 @@ impl Machine<'_> {
                 let function = &code.functions[frame.function as usize];
                 return give_up(function.reasons[reason as usize].clone());
             }
+            Op::Wide { operator, d, a, b } => {
+                let Some(result) = wide(operator, self.get_wide(a), self.get_wide(b)) else {
+                    return Err(Box::new(End::Signal(8)));
+                };
+                self.set(d, result as u64);
+                self.set(d + 1, (result >> 64) as u64);
+            }
+            Op::CompareWide { predicate, d, a, b } => {
+                let holds = compare_wide(predicate, self.get_wide(a), self.get_wide(b));
+                self.set(d, is_true(holds));
+            }
             Op::Unreachable => return give_up("code that the compiler calls unreachable"),
             _ => return self.access(op),
         }
@@ -359,6 +372,10 @@ impl Machine<'_> {
         if let Some(frame) = self.thread().frames.last_mut() {
             frame.pc += 1;
         }
+    }
+
+    fn get_wide(&self, register: u32) -> u128 {
+        u128::from(self.get(register)) | u128::from(self.get(register + 1)) << 64
     }
 
     pub(super) fn get(&self, register: u32) -> u64 {
@@ -374,6 +391,47 @@ impl Machine<'_> {
         if !thread.shadow.is_empty() {
             thread.put_shadow((base + register) as usize, None);
         }
+    }
+}
+
+/// `None` for a division that has no result.
+fn wide(operator: BinaryOperator, a: u128, b: u128) -> Option<u128> {
+    Some(match operator {
+        BinaryOperator::Add => a.wrapping_add(b),
+        BinaryOperator::Subtract => a.wrapping_sub(b),
+        BinaryOperator::Multiply => a.wrapping_mul(b),
+        BinaryOperator::DivideUnsigned => a.checked_div(b)?,
+        BinaryOperator::RemainderUnsigned => a.checked_rem(b)?,
+        BinaryOperator::DivideSigned => (a as i128).checked_div(b as i128)? as u128,
+        BinaryOperator::RemainderSigned => (a as i128).checked_rem(b as i128)? as u128,
+        BinaryOperator::ShiftLeft => a.wrapping_shl(b as u32),
+        BinaryOperator::ShiftRightLogical => a.wrapping_shr(b as u32),
+        BinaryOperator::ShiftRightArithmetic => (a as i128).wrapping_shr(b as u32) as u128,
+        BinaryOperator::And => a & b,
+        BinaryOperator::Or => a | b,
+        BinaryOperator::Xor => a ^ b,
+        BinaryOperator::AddFloat
+        | BinaryOperator::SubtractFloat
+        | BinaryOperator::MultiplyFloat
+        | BinaryOperator::DivideFloat
+        | BinaryOperator::RemainderFloat => return None,
+    })
+}
+
+fn compare_wide(predicate: Predicate, a: u128, b: u128) -> bool {
+    let (signed_a, signed_b) = (a as i128, b as i128);
+    match predicate {
+        Predicate::Equal => a == b,
+        Predicate::NotEqual => a != b,
+        Predicate::UnsignedLess => a < b,
+        Predicate::UnsignedLessOrEqual => a <= b,
+        Predicate::UnsignedGreater => a > b,
+        Predicate::UnsignedGreaterOrEqual => a >= b,
+        Predicate::SignedLess => signed_a < signed_b,
+        Predicate::SignedLessOrEqual => signed_a <= signed_b,
+        Predicate::SignedGreater => signed_a > signed_b,
+        Predicate::SignedGreaterOrEqual => signed_a >= signed_b,
+        Predicate::Float(_) => false,
     }
 }
 

@@ -5,6 +5,7 @@ mod call;
 mod execute;
 mod next;
 mod order;
+mod signal;
 mod symbolic;
 mod unwind;
 
@@ -87,6 +88,8 @@ pub(crate) struct Machine<'p> {
     order: order::Progress,
     decisions: Vec<Decision>,
     endless: next::Endless,
+    /// How often a timer raised a signal since a thread ran last.
+    idle_expirations: u32,
     /// The variables of the input, if parts of it are variable.
     pub(crate) symbolic: Option<Box<Symbolic>>,
 }
@@ -178,12 +181,15 @@ impl<'p> Machine<'p> {
                 current: 0,
                 synchronisation: Rc::new(Synchronisation::default()),
                 files: Rc::new(Files::new(input)),
+                signals: Rc::default(),
                 writes: Vec::new(),
                 steps: 0,
                 slept: 0,
                 effects: 0,
                 random: 1,
                 exit_handlers: Vec::new(),
+                quick_exit_handlers: Vec::new(),
+                environment: Rc::new(input.environment.clone()),
                 keys: Vec::new(),
                 exceptions: Rc::new(BTreeMap::new()),
                 histories: Rc::new(Histories::default()),
@@ -200,6 +206,7 @@ impl<'p> Machine<'p> {
             order: order::Progress::default(),
             decisions: Vec::new(),
             endless: next::Endless::default(),
+            idle_expirations: 0,
             symbolic,
         };
         machine.state.memory.counts_changes = explores;
@@ -420,6 +427,7 @@ impl<'p> Machine<'p> {
                     error.object = Some(name.clone());
                 }
                 Some(Region::Heap) => error.object = Some("a block of the heap".to_owned()),
+                Some(Region::Mapped) => error.object = Some("mapped memory".to_owned()),
                 Some(Region::Stack(_)) => error.object = Some("a local variable".to_owned()),
                 Some(Region::Foreign) => {
                     end = End::GaveUp("a virtual function of the standard library".to_owned());
@@ -427,11 +435,10 @@ impl<'p> Machine<'p> {
                 Some(Region::ThreadLocal | Region::Library) | None => {}
             }
         }
-        if let End::Exited(_) = end {
-            self.flush_all_streams();
-            if let Some(text) = self.broken_invariant(true) {
-                end = End::AssertFailed { text };
-            }
+        if let End::Exited(_) = end
+            && let Some(text) = self.broken_invariant(true)
+        {
+            end = End::AssertFailed { text };
         }
         let order = self.how.order.as_ref().map(|_| self.order.result());
         let path = self.symbolic.take().map(|symbolic| symbolic.path);

@@ -5,7 +5,9 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::FxHasher;
 
 use super::{Choice, Machine, Next, Pause, Seen, Stop};
-use crate::outcome::{Decision, End, Waiting};
+use crate::files::{Direction, Open};
+use crate::outcome::{Decision, End, MemoryErrorKind, Waiting};
+use crate::signals::{self, Expiration, Fate, Signal};
 use crate::state::{Resume, Status};
 use crate::synchronisation::Wait;
 
@@ -32,7 +34,15 @@ impl Machine<'_> {
     pub(crate) fn advance(&mut self, mut slice: u64) -> Result<Choice, Stop> {
         loop {
             let pause = match self.thread().is_ready() && self.thread().held_since.is_none() {
-                true => self.run(slice)?,
+                true => {
+                    self.deliver()?;
+                    let before = self.state.steps;
+                    let pause = self.run_or_fault(slice)?;
+                    if self.state.steps > before + 1 {
+                        self.idle_expirations = 0;
+                    }
+                    pause
+                }
                 false => Pause::Blocked,
             };
             if let Pause::Value(candidates) = pause {
@@ -76,7 +86,29 @@ impl Machine<'_> {
                 let now = self.state.now();
                 self.state.current = thread;
                 self.may_access = true;
+                let is_cancelled = self.is_cancelled_waiting(thread);
+                let is_over = self.is_over(thread, now);
+                if !is_over && !is_cancelled && self.has_signal(thread) {
+                    return self.deliver();
+                }
+                if is_cancelled
+                    && !matches!(
+                        self.thread().status,
+                        Status::Waiting {
+                            wait: Wait::Condition(_),
+                            ..
+                        }
+                    )
+                {
+                    self.cancel()?;
+                    return Ok(());
+                }
                 let thread = self.thread();
+                if thread.is_cancelled() && thread.cancellation.is_asynchronous && thread.is_ready()
+                {
+                    self.cancel()?;
+                    return Ok(());
+                }
                 if let Status::Waiting { wait, deadline } = &thread.status {
                     let is_late = deadline.is_some_and(|deadline| deadline <= now);
                     thread.resume = match (wait, &thread.resume) {
@@ -102,6 +134,7 @@ impl Machine<'_> {
     fn possible(&mut self) -> Result<Vec<Next>, Stop> {
         loop {
             self.release_held(false);
+            self.expire()?;
             let now = self.state.now();
             let current = self.state.current;
             let count = self.state.threads.len();
@@ -124,14 +157,14 @@ impl Machine<'_> {
                     Status::Waiting { deadline, .. } => deadline,
                     Status::Ready | Status::Ended => None,
                 });
-            if let Some(earliest) = deadlines.min() {
+            if let Some(earliest) = deadlines.chain(self.next_expiration()).min() {
                 self.state.slept += earliest.saturating_sub(now).max(1);
                 continue;
             }
             if self.release_held(true) {
                 continue;
             }
-            return Err(Box::new(self.stuck()));
+            return Err(self.stuck());
         }
     }
 
@@ -143,21 +176,97 @@ impl Machine<'_> {
         match &state.status {
             Status::Ready => true,
             Status::Ended => false,
-            Status::Waiting { wait, deadline } => {
-                let is_late = deadline.is_some_and(|deadline| deadline <= now);
-                let is_over = match wait {
-                    Wait::Thread(other) => self.state.threads[*other].status == Status::Ended,
-                    Wait::Pipe(pipe) => self.state.files.can_read(*pipe),
-                    Wait::Room(pipe) => self.state.files.has_room(*pipe),
-                    _ => self.state.synchronisation.is_over(wait, thread),
-                };
-                is_late || is_over
+            Status::Waiting { .. } => {
+                self.is_over(thread, now)
+                    || self.has_signal(thread)
+                    || self.is_cancelled_waiting(thread)
             }
         }
     }
 
+    /// Whether a thread does not have to wait any more.
+    fn is_over(&self, thread: usize, now: u64) -> bool {
+        let Status::Waiting { wait, deadline } = &self.state.threads[thread].status else {
+            return true;
+        };
+        let is_late = deadline.is_some_and(|deadline| deadline <= now);
+        is_late
+            || match wait {
+                Wait::Thread(other) => self.state.threads[*other].has_ended(),
+                Wait::Ready(all) => { all.iter() }
+                    .any(|&(description, direction)| self.is_ready(thread, description, direction)),
+                Wait::FileLock(description, is_exclusive) => {
+                    self.state.files.can_lock(*description, *is_exclusive)
+                }
+                Wait::Signals(set) => self.is_pending(thread, *set),
+                _ => self.state.synchronisation.is_over(wait, thread),
+            }
+    }
+
+    /// Whether a thread could read from or write to a description without waiting.
+    pub(crate) fn is_ready(&self, thread: usize, description: usize, direction: Direction) -> bool {
+        match &self.state.files.described(description).open {
+            Open::Timer(timer) => {
+                let expiration = &self.state.signals.timers[*timer].expiration;
+                matches!(expiration, Expiration::Count(1..))
+            }
+            Open::Signals(set) => self.is_pending(thread, *set),
+            Open::Watch(all) => all.iter().any(|one| {
+                let is_ready = |bit: u32, direction| {
+                    one.events & bit != 0 && self.is_ready(thread, one.description, direction)
+                };
+                is_ready(1, Direction::Read) || is_ready(4, Direction::Write)
+            }),
+            _ => self.state.files.is_ready(description, direction),
+        }
+    }
+
+    /// Whether a thread waits for what only another process could do.
+    fn waits_for_others(&self) -> Option<&'static str> {
+        let files = &self.state.files;
+        self.state
+            .threads
+            .iter()
+            .find_map(|thread| match &thread.status {
+                Status::Waiting {
+                    wait: Wait::Signal | Wait::Signals(_),
+                    ..
+                } => Some("a wait for a signal from outside"),
+                Status::Waiting {
+                    wait: Wait::Ready(all),
+                    ..
+                } => all
+                    .iter()
+                    .any(|&(description, _)| files.waits_for_others(description))
+                    .then_some("a wait for a connection or signal from outside"),
+                _ => None,
+            })
+    }
+
+    /// A run, where an access through a null pointer enters the handler that the program has for it.
+    fn run_or_fault(&mut self, slice: u64) -> Result<Pause, Stop> {
+        let stop = match self.run(slice) {
+            Ok(pause) => return Ok(pause),
+            Err(stop) => stop,
+        };
+        let is_null = matches!(
+            &*stop,
+            End::MemoryError(error) if error.kind == MemoryErrorKind::Null
+        );
+        let fate = self.state.signals.fate(signals::SIGSEGV);
+        let is_blocked = self.thread().mask & signals::bit(signals::SIGSEGV) != 0;
+        if !is_null || is_blocked || !matches!(fate, Fate::Handler(_)) {
+            return Err(stop);
+        }
+        self.handle(Signal::new(signals::SIGSEGV))?;
+        Ok(Pause::Yield)
+    }
+
     /// The end of a run in which no thread can go on.
-    fn stuck(&self) -> End {
+    fn stuck(&mut self) -> Stop {
+        if let Some(what) = self.waits_for_others() {
+            return Box::new(End::GaveUp(what.to_owned()));
+        }
         let threads = self.state.threads.iter().enumerate();
         let waiting = threads.filter_map(|(thread, state)| match &state.status {
             Status::Waiting { wait, .. } => Some(Waiting {
@@ -168,10 +277,12 @@ impl Machine<'_> {
             Status::Ready | Status::Ended => None,
         });
         let waiting: Vec<Waiting> = waiting.collect();
-        match waiting.is_empty() {
-            true => End::Exited(0),
-            false => End::Deadlock(waiting),
+        if waiting.is_empty() {
+            // The last thread ends the process.
+            self.flush_all_streams();
+            return Box::new(End::Exited(0));
         }
+        Box::new(End::Deadlock(waiting))
     }
 
     /// Raised by every change of memory and every effect.

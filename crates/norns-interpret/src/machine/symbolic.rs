@@ -181,6 +181,12 @@ pub(super) fn follow(
             }
             (d, None)
         }
+        Op::Wide { a, b, .. } | Op::CompareWide { a, b, .. } => {
+            if shadow.has_one(&[*a, *a + 1, *b, *b + 1]) {
+                path.concretised.insert("arithmetic of 128 bits".to_owned());
+            }
+            return;
+        }
         Op::Branch { condition, .. } => {
             if let Some(expression) = shadow.known(*condition) {
                 let expression = all.narrow(63, expression);

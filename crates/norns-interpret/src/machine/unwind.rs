@@ -156,6 +156,7 @@ impl Machine<'_> {
             }
             Region::ThreadLocal
             | Region::Heap
+            | Region::Mapped
             | Region::Stack(_)
             | Region::Library
             | Region::Foreign => None,
