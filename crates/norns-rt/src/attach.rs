@@ -218,7 +218,9 @@ pub fn process_ends(how: u8, status: c_int, pc: usize) {
     if is_controlled() {
         control::threads::process_ends();
     }
-    crate::guard::process_ends(status);
+    if how != crate::wire::ended::ABORT {
+        crate::guard::process_ends(status);
+    }
 }
 
 /// The parent after a fork.

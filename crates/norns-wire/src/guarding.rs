@@ -81,7 +81,7 @@ pub const TASK_BYTES: usize = 8 * TASK_WORDS;
 pub const TAKEN_BYTES_AT: usize = 8 * TAKEN_AT;
 
 /// What the program is to try. Serial 0 is no task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
     /// The agent's number of this version of the task; it grows with every change.
     pub serial: u64,
@@ -96,8 +96,10 @@ pub struct Task {
 pub const NOTHING: u32 = u32::MAX;
 
 impl Task {
+    pub const NONE: Task = Task::none(0);
+
     /// No task from now on.
-    pub fn none(serial: u64) -> Self {
+    pub const fn none(serial: u64) -> Self {
         Task {
             serial,
             first: NOTHING,

@@ -25,9 +25,10 @@ mod stack;
 mod task;
 
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::control::futex;
+use crate::lock::Lock;
 use crate::mode::{self, is_guarded};
 use crate::operation::Operation;
 use crate::thread::Start;
@@ -37,13 +38,20 @@ use crate::wire::guarding::{Counter, Failure, FailureKind, SIZE, SPARES, Shared,
 use crate::{attach, interpose, sys};
 
 use order::{Known, Level, Table, Then};
-use own::Own;
+use own::{Hold, Own};
 use site::Passage;
 use task::End;
 
 static TABLE: Table = Table::new();
 /// The file that is shared with the agent; null without one.
 static FILE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+/// The folder of the agent, kept where the program cannot write.
+static FOLDER: Lock<Folder> = Lock::new(Folder {
+    bytes: [0; 4096],
+    length: 0,
+});
+/// A forked child that has no thread of its own yet.
+static CHILD: AtomicBool = AtomicBool::new(false);
 /// Which task threads have been seen under.
 static TASK: AtomicU32 = AtomicU32::new(0);
 /// A thread that has run so many hooks adds them to the figures.
@@ -51,6 +59,11 @@ const HOOKS: u32 = 1024;
 /// About how long a hook takes, and a passage of a site.
 const HOOK_NS: u64 = 8;
 const PASSAGE_NS: u64 = 100;
+
+struct Folder {
+    bytes: [u8; 4096],
+    length: usize,
+}
 
 fn shared() -> Option<Shared<'static>> {
     let file = FILE.load(Ordering::Acquire);
@@ -71,36 +84,55 @@ pub unsafe fn begin(variables: *const *const c_char) {
     let Some(folder) = (unsafe { mode::variable(variables, environment::GUARD) }) else {
         return;
     };
+    FOLDER.with(|kept| {
+        let length = folder.len().min(kept.bytes.len());
+        let places = kept.bytes.iter_mut().zip(folder);
+        places.for_each(|(to, from)| *to = *from);
+        kept.length = length;
+    });
+    if join() {
+        // SAFETY: only the constructor calls this function.
+        unsafe { attach::watch_process() };
+        interpose::watch_failures();
+    }
+}
+
+/// Takes a file for this process; whether there was one.
+fn join() -> bool {
     let mut id = [0; 64];
     let Some(build) = build_id(&mut id) else {
-        return;
+        return false;
     };
-    let Some(file) = take_file(folder, build) else {
-        return;
+    let Some(file) = FOLDER.with(|folder| take_file(&folder.bytes[..folder.length], build)) else {
+        return false;
     };
-    let words = sys::map_file_far(file, SIZE);
+    let words = sys::map_file_far(file, SIZE).cast::<AtomicU64>();
     if words.is_null() {
-        return sys::close(file);
+        sys::close(file);
+        return false;
     }
-    let words = words.cast::<AtomicU64>();
     // SAFETY: just mapped, with so many bytes.
     let shared = Shared::open(
         unsafe { core::slice::from_raw_parts(words, SIZE / 8) },
         build,
     );
     let Some(shared) = shared else {
-        return sys::close(file);
+        sys::close(file);
+        return false;
     };
-    FILE.store(words, Ordering::Release);
     shared.begin(sys::getpid() as u32, futex::now(futex::MONOTONIC) as u64);
-    // SAFETY: only the constructor calls this function.
-    unsafe { attach::watch_process() };
-    interpose::watch_failures();
+    FILE.store(words, Ordering::Release);
     stack::read_maps(shared, site::has_code);
     // From here on the agent decides whether the mode is on.
     sys::map_over(mode::page(), file, 4096);
     sys::close(file);
     poll(shared);
+    true
+}
+
+/// Whether this process has a file of the agent.
+pub fn is_here() -> bool {
+    !FILE.load(Ordering::Relaxed).is_null()
 }
 
 /// The build id of the executable, in hexadecimal digits.
@@ -240,6 +272,8 @@ fn poll(shared: Shared) {
         task::apply(shared, task);
         if task.is_none() {
             mode::rests();
+        } else {
+            site::learn();
         }
     }
 }
@@ -253,21 +287,28 @@ fn sites_are_known() {
     }
 }
 
-/// In the child process after a fork: it is not guarded.
+/// In the child process after a fork: it is not guarded, unless it creates a thread.
 pub fn forked() {
-    if FILE.load(Ordering::Relaxed).is_null() {
-        return;
-    }
-    if let Some(shared) = shared() {
-        shared.count(Counter::Forks, 1);
-    }
+    let Some(shared) = shared() else { return };
+    shared.count(Counter::Forks, 1);
     FILE.store(core::ptr::null_mut(), Ordering::Relaxed);
     sys::map_nothing_over(mode::page(), 4096);
     task::forget();
     site::sleep_all();
     birth::forget_all();
+    FOLDER.force(|_| {});
+    stack::forget();
+    CHILD.store(true, Ordering::Relaxed);
     // SAFETY: the child has one thread, which is not inside a hook.
     unsafe { own::own() }.forget();
+}
+
+/// The running thread is about to create another one. A child that does so, as a program that has put itself into the
+/// background, is a process like any other: what it did before with one thread cannot race.
+pub fn before_thread() {
+    if CHILD.load(Ordering::Relaxed) && CHILD.swap(false, Ordering::Relaxed) && join() {
+        sites_are_known();
+    }
 }
 
 /// The process ends by `exit`, a return of `main` or `_exit`.
@@ -300,6 +341,7 @@ fn inside<R>(act: impl FnOnce(Shared<'static>, &mut Own) -> R) -> Option<R> {
     // SAFETY: `inside` keeps hooks of signal handlers from getting a second reference.
     let own = unsafe { own::own() };
     if own.inside {
+        task::doubt();
         return None;
     }
     own.inside = true;
@@ -328,7 +370,7 @@ impl Own {
         let is_new = self.seen != task;
         if is_new {
             self.seen = task;
-            self.lock_count = 0;
+            self.forgets_locks();
         }
         if task::is_observed() {
             let number = task::number();
@@ -403,13 +445,20 @@ fn operates(address: usize, what: u64) {
 pub fn before(operation: &Operation) {
     inside(|shared, own| match operation.code {
         Code::Unlock => {
-            own.releases(operation.object);
-            own.learns(shared, |known| known.release(&TABLE, operation.object));
+            // What a reader releases reaches writers only.
+            let hold = own.releases(operation.object);
+            let object = hold.map_or(operation.object, Hold::packed);
+            own.learns(shared, |known| known.release(&TABLE, object));
         }
         Code::Signal | Code::Broadcast | Code::SemPost | Code::BarrierEnter | Code::OnceEnd => {
             own.learns(shared, |known| known.release(&TABLE, operation.object));
         }
-        Code::Lock | Code::ReadLock if task::is_locked_by_held(operation.object) => task::let_go(),
+        Code::Lock | Code::ReadLock => {
+            let waits = !operation.may_fail || operation.deadline.is_some();
+            if waits && task::keeps_waiting(hold_of(operation, operation.code)) {
+                task::let_go();
+            }
+        }
         _ => {}
     });
 }
@@ -418,14 +467,25 @@ pub fn before(operation: &Operation) {
 pub fn after(operation: &Operation, happened: Code) {
     inside(|shared, own| match happened {
         Code::Lock | Code::ReadLock => {
-            own.takes(operation.object);
-            acquires(shared, own, operation.object);
+            let hold = hold_of(operation, happened);
+            own.takes(hold);
+            acquires(shared, own, hold.lock);
+            if !hold.is_shared {
+                acquires(shared, own, hold.lock | 1);
+            }
         }
         Code::SemWait | Code::Wait | Code::FailedWait | Code::BarrierExit | Code::OncePass => {
             acquires(shared, own, operation.object);
         }
         _ => {}
     });
+}
+
+fn hold_of(operation: &Operation, code: Code) -> Hold {
+    Hold {
+        lock: operation.object,
+        is_shared: code == Code::ReadLock,
+    }
 }
 
 fn acquires(shared: Shared, own: &mut Own, object: usize) {

@@ -55,6 +55,11 @@ pub fn read_maps(shared: Shared, is_guarded: impl Fn(usize, usize) -> bool) {
     });
 }
 
+/// In the child process after a fork.
+pub fn forget() {
+    MAPPED.force(|_| {});
+}
+
 /// Whether there is code that may order threads unseen.
 pub fn has_foreign_code() -> bool {
     MAPPED.with(|maps| maps.foreign)

@@ -21,7 +21,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::order::{Level, Number};
-use super::own::{LOCKS, Own};
+use super::own::{Hold, LOCKS, Own};
 use super::site::{self, Passage};
 use super::{TABLE, stack};
 use crate::control::{futex, kernel};
@@ -70,6 +70,10 @@ static ADDRESS: AtomicUsize = AtomicUsize::new(0);
 static SIZE: AtomicUsize = AtomicUsize::new(0);
 /// The locks of the thread that is held.
 static LOCKS_OF_HELD: [AtomicUsize; LOCKS] = [const { AtomicUsize::new(0) }; LOCKS];
+/// Whether a thread may still be made to wait.
+static CAN_HOLD: AtomicBool = AtomicBool::new(false);
+/// The last observation in which something was missed.
+static DOUBTED: AtomicU32 = AtomicU32::new(0);
 /// When the next observation may begin, and when the present one ends.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 static ENDS: AtomicU64 = AtomicU64::new(0);
@@ -97,6 +101,8 @@ struct State {
     side: Side,
     is_atomic: bool,
     begun: u64,
+    /// Since when a thread is held, on the monotonic clock.
+    held_since: i64,
     /// A second access came behind the first, or perhaps behind it.
     saw_second: bool,
     saw_unclear: bool,
@@ -105,28 +111,28 @@ struct State {
     abandoned: u32,
     /// A thread was held in vain, for so long.
     timed_out: bool,
-    has_held: bool,
     waited_ns: u64,
 }
 
-static STATE: Lock<State> = Lock::new(State {
-    task: Task {
-        serial: 0,
-        first: NOTHING,
-        second: NOTHING,
-        tau_ms: 0,
-    },
-    side: Side::NONE,
-    is_atomic: false,
-    begun: 0,
-    saw_second: false,
-    saw_unclear: false,
-    ordered: 0,
-    abandoned: 0,
-    timed_out: false,
-    has_held: false,
-    waited_ns: 0,
-});
+impl State {
+    const fn new(task: Task) -> Self {
+        State {
+            task,
+            side: Side::NONE,
+            is_atomic: false,
+            begun: 0,
+            held_since: 0,
+            saw_second: false,
+            saw_unclear: false,
+            ordered: 0,
+            abandoned: 0,
+            timed_out: false,
+            waited_ns: 0,
+        }
+    }
+}
+
+static STATE: Lock<State> = Lock::new(State::new(Task::NONE));
 
 fn ticks() -> u64 {
     // SAFETY: the instruction only reads a counter.
@@ -142,9 +148,10 @@ pub fn number() -> Number {
     NUMBER.load(Acquire)
 }
 
-/// Whether some thread is held and has locked this.
-pub fn is_locked_by_held(lock: usize) -> bool {
-    PHASE.load(Relaxed) == phase::HELD && LOCKS_OF_HELD.iter().any(|it| it.load(Relaxed) == lock)
+/// Whether a thread that wants this lock would wait for the thread that is held.
+pub fn keeps_waiting(wanted: Hold) -> bool {
+    let has = |word: &AtomicUsize| Hold::unpacked(word.load(Relaxed)).excludes(wanted);
+    PHASE.load(Relaxed) == phase::HELD && LOCKS_OF_HELD.iter().any(has)
 }
 
 /// Lets the thread that is held go on.
@@ -170,21 +177,10 @@ pub fn apply(shared: Shared, task: Task) {
             return;
         }
         conclude(shared, state);
-        *state = State {
-            task,
-            side: Side::NONE,
-            is_atomic: false,
-            begun: 0,
-            saw_second: false,
-            saw_unclear: false,
-            ordered: 0,
-            abandoned: 0,
-            timed_out: false,
-            has_held: false,
-            waited_ns: 0,
-        };
+        *state = State::new(task);
         FIRST.store(task.first, Relaxed);
         SECOND.store(task.second, Relaxed);
+        CAN_HOLD.store(task.tau_ms > 0, Relaxed);
         NOT_BEFORE.store(0, Relaxed);
         WAKES.store(0, Relaxed);
         if task.is_none() {
@@ -238,7 +234,7 @@ fn over(shared: Shared, state: &State, outcome: Outcome) {
 fn finish(shared: Shared, state: &State, outcome: Outcome, evidence: Evidence, sides: [Side; 2]) {
     PHASE.store(phase::OVER, Release);
     site::sleep();
-    if outcome == Outcome::Race {
+    if evidence == Evidence::Met {
         stack::read_maps(shared, site::has_code);
     }
     shared.attempt(Attempt {
@@ -259,7 +255,7 @@ pub fn forget() {
     HOLD.store(hold::NONE, Relaxed);
     site::observe(false);
     site::sleep();
-    STATE.force(|state| state.task = Task::default());
+    STATE.force(|state| *state = State::new(Task::NONE));
 }
 
 /// The running thread is about to make an access of the task.
@@ -318,41 +314,38 @@ fn remember(state: &mut State, side: Side, passage: &Passage) {
 }
 
 fn begins(shared: Shared, own: &mut Own, passage: &Passage) {
-    let is_second = passage.site.number == SECOND.load(Relaxed);
-    if ticks() < NOT_BEFORE.load(Relaxed) {
+    let now = ticks();
+    if now < NOT_BEFORE.load(Relaxed) {
         return;
     }
-    if !has_threads() {
-        // A program often begins, and ends, with one thread for a long time.
-        NOT_BEFORE.store(ticks() + SHORTEST_PAUSE / 10, Relaxed);
+    let is_second = passage.site.number == SECOND.load(Relaxed);
+    let wants_hold = is_second && CAN_HOLD.load(Relaxed);
+    let locks = own.locks;
+    let locks = own.held().map(|held| &locks[..held.len()]);
+    let keeps_others = || locks.is_none_or(|locks| locks.iter().any(|it| is_waited_for(it.lock)));
+    if !has_threads() || wants_hold && keeps_others() {
+        // That is mostly so for a while: a program often begins with one thread.
+        NOT_BEFORE.store(now + SHORTEST_PAUSE / 10, Relaxed);
         return;
     }
     let side = side_with_stack(own, passage);
-    let locks = own.locks;
-    let locks = own.held().map(|held| &locks[..held.len()]);
-    let may_hold =
-        is_second && locks.is_some_and(|locks| !locks.iter().any(|it| is_waited_for(*it)));
     let held_for = STATE.with(|state| {
         if PHASE.load(Relaxed) != phase::IDLE {
             return None;
         }
-        let holds =
-            may_hold && !state.has_held && state.abandoned < ABANDONED && state.task.tau_ms > 0;
-        if holds {
-            remember(state, side, passage);
-            for (at, kept) in LOCKS_OF_HELD.iter().enumerate() {
-                let lock = locks.and_then(|locks| locks.get(at)).copied();
-                kept.store(lock.unwrap_or(0), Relaxed);
-            }
-            HOLD.store(hold::WAITS, Relaxed);
-            PHASE.store(phase::HELD, Release);
-            return Some(i64::from(state.task.tau_ms) * 1_000_000);
-        }
-        if !is_second || state.has_held {
-            remember(state, side, passage);
+        remember(state, side, passage);
+        if !wants_hold {
             observe(shared, own, state);
+            return None;
         }
-        None
+        for (at, kept) in LOCKS_OF_HELD.iter().enumerate() {
+            let lock = locks.and_then(|locks| locks.get(at)).copied();
+            kept.store(lock.unwrap_or(Hold::NONE).packed(), Relaxed);
+        }
+        state.held_since = futex::now(futex::MONOTONIC);
+        HOLD.store(hold::WAITS, Relaxed);
+        PHASE.store(phase::HELD, Release);
+        Some(i64::from(state.task.tau_ms) * 1_000_000)
     });
     if let Some(nanoseconds) = held_for {
         hold(shared, own, side, passage, nanoseconds);
@@ -376,12 +369,16 @@ fn hold(shared: Shared, own: &mut Own, side: Side, passage: &Passage, nanosecond
         state.waited_ns += waited as u64;
         match came {
             hold::WAITS => {
-                (state.has_held, state.timed_out) = (true, true);
+                state.timed_out = true;
+                CAN_HOLD.store(false, Relaxed);
                 remember(state, side, passage);
                 observe(shared, own, state);
             }
             hold::GOES_ON if PHASE.load(Relaxed) == phase::HELD => {
                 state.abandoned += 1;
+                if state.abandoned == ABANDONED {
+                    CAN_HOLD.store(false, Relaxed);
+                }
                 PHASE.store(phase::IDLE, Release);
             }
             _ => {}
@@ -407,6 +404,7 @@ fn meets(shared: Shared, own: &mut Own, passage: &Passage) {
             return false;
         }
         let sides = [side, state.side];
+        state.waited_ns += (futex::now(futex::MONOTONIC) - state.held_since) as u64;
         finish(shared, state, Outcome::Race, Evidence::Met, sides);
         HOLD.store(hold::MET, Release);
         true
@@ -422,16 +420,21 @@ fn follows(shared: Shared, own: &mut Own, passage: &Passage) {
         return;
     }
     let level = own.known.level;
-    let is_unclear = level == Level::Perhaps || level == Level::Free && stack::has_foreign_code();
-    let side = match level {
-        Level::Free => side_with_stack(own, passage),
-        Level::Perhaps | Level::Behind => side(own, passage),
+    let (side, is_foreign) = match level {
+        Level::Free => {
+            // Libraries may have been loaded since.
+            stack::read_maps(shared, site::has_code);
+            (side_with_stack(own, passage), stack::has_foreign_code())
+        }
+        Level::Perhaps | Level::Behind => (side(own, passage), false),
     };
     STATE.with(|state| {
         let is_now = PHASE.load(Relaxed) == phase::OBSERVED && number() == own.known.number;
         if !is_now || !is_other(own, passage) || !conflict(state, passage) {
             return;
         }
+        let is_doubted = DOUBTED.load(Relaxed) == own.known.number;
+        let is_unclear = level == Level::Perhaps || is_foreign || is_doubted;
         if is_unclear || level == Level::Behind {
             state.saw_second |= !is_unclear;
             state.saw_unclear |= is_unclear;
@@ -478,6 +481,13 @@ fn stop_observing(shared: Shared, state: &mut State, how: End) {
     let lasted = now.saturating_sub(state.begun);
     NOT_BEFORE.store(now + (PAUSE * lasted).max(SHORTEST_PAUSE), Relaxed);
     shared.count(Counter::ObservedNs, lasted * 1000 / TICKS);
+}
+
+/// A hook was passed over, by a signal handler that has interrupted another one.
+pub fn doubt() {
+    if is_observed() {
+        DOUBTED.store(number(), Relaxed);
+    }
 }
 
 /// How an observation ends without a race.

@@ -78,7 +78,7 @@ unsafe extern "C" fn clone(
 ) -> c_int {
     const SHARES_MEMORY: c_int = 0x100;
     let mut copy = Copy { entry, argument };
-    let (entry, argument) = match is_off() || flags & SHARES_MEMORY != 0 {
+    let (entry, argument) = match is_off() && !guard::is_here() || flags & SHARES_MEMORY != 0 {
         true => (entry, argument),
         false => (begin_copy as Entry, (&raw mut copy).cast()),
     };

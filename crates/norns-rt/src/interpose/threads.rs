@@ -128,6 +128,7 @@ pub unsafe fn create(
     plain: impl FnOnce() -> c_int,
     with_block: impl FnOnce(*mut c_void) -> c_int,
 ) -> c_int {
+    guard::before_thread();
     if is_guarded() {
         return guard_create(start, argument, plain, with_block);
     }
