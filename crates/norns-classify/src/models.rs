@@ -177,11 +177,7 @@ pub fn without_lock(program: &Program, input: &Input, at: At) -> Result<WithoutL
 
 /// How a run ends, what it prints, and where threads were interrupted.
 fn shown(outcome: &Outcome) -> Vec<String> {
-    let mut lines = vec![outcome.end.to_string()];
-    let output = String::from_utf8_lossy(&outcome.output()).into_owned();
-    if !output.is_empty() {
-        lines[0] += &format!(", with the output `{}`", output.trim_end().escape_debug());
-    }
+    let mut lines = vec![end_and_output(outcome)];
     for decision in &outcome.decisions {
         if let Decision::Switched {
             from,
@@ -196,6 +192,14 @@ fn shown(outcome: &Outcome) -> Vec<String> {
         }
     }
     lines
+}
+
+fn end_and_output(outcome: &Outcome) -> String {
+    let output = outcome.output();
+    match String::from_utf8_lossy(&output).trim_end() {
+        "" => outcome.end.to_string(),
+        text => format!("{}, with the output `{}`", outcome.end, text.escape_debug()),
+    }
 }
 
 /// What tells two outcomes apart: the end and what was written.
@@ -249,9 +253,9 @@ fn is_at(place: &Place, race: &[At; 2]) -> bool {
         .any(|(file, line)| place.line == *line && same(file))
 }
 
-/// How the run ended, and which reads returned older values.
+/// How the run ended, what it printed, and which reads returned older values.
 fn described(outcome: &Outcome) -> String {
-    let mut text = outcome.end.to_string();
+    let mut text = end_and_output(outcome);
     for decision in &outcome.decisions {
         if let Decision::ReadOld {
             place: Some(place),

@@ -13,7 +13,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use norns_interpret::symbolic::{Condition, Inputs, Marks, Path, Solver};
 use norns_interpret::{
-    Access, End, Enforcement, How, Input, Interpreter, Invariant, Limits, Order, Outcome,
+    Access, End, Enforcement, How, Input, Interpreter, Invariant, Limits, MemoryErrorKind, Order,
+    Outcome,
 };
 use norns_report::Class;
 
@@ -53,8 +54,18 @@ pub struct Harm {
     pub input: Input,
     /// What happens, in words.
     pub what: String,
-    /// Only the invariant says that it is harm: the program itself does not fail.
-    pub breaks_invariant: bool,
+    pub visible: Visible,
+}
+
+/// Whether the real program shows a harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visible {
+    /// It fails or prints something else.
+    Always,
+    /// It may go on after a wrong access to memory, which only the interpreter checks.
+    Perhaps,
+    /// Only the invariant says that it is harm.
+    Never,
 }
 
 /// What a search came to.
@@ -115,11 +126,11 @@ impl Search<'_> {
                 fruitless = 0;
             }
             match harm(&runs) {
-                Some((class, what)) => explored.harms.push(Harm {
+                Some((class, what, visible)) => explored.harms.push(Harm {
                     class,
                     input,
-                    breaks_invariant: what.starts_with("assertion failed: invariant "),
                     what,
+                    visible,
                 }),
                 None => {
                     if let Some(other) = different(&runs, &bytes, &mut inputs, solver) {
@@ -263,7 +274,7 @@ fn share_of_failures<'r>(runs: impl Iterator<Item = &'r Run>) -> f64 {
 }
 
 /// What the race does with one input, if the orders differ.
-fn harm(runs: &[Run]) -> Option<(Class, String)> {
+fn harm(runs: &[Run]) -> Option<(Class, String, Visible)> {
     let of = |order| {
         runs.iter()
             .filter(move |run| run.order == order && run.is_whole())
@@ -280,7 +291,7 @@ fn harm(runs: &[Run]) -> Option<(Class, String)> {
             let place = place.map_or(String::new(), |place| {
                 format!(" at {}:{}", place.file, place.line)
             });
-            return Some((Class::SpecViolated, format!("{end}{place}")));
+            return Some((Class::SpecViolated, format!("{end}{place}"), visible(end)));
         }
     }
     let seen = |order| -> BTreeSet<(String, Vec<u8>)> {
@@ -301,8 +312,27 @@ fn harm(runs: &[Run]) -> Option<(Class, String)> {
         (
             Class::OutputDiffers,
             format!("{} or {}", text(&first), text(&second)),
+            Visible::Always,
         )
     })
+}
+
+fn visible(end: &End) -> Visible {
+    match end {
+        End::AssertFailed { text } if text.starts_with("invariant ") => Visible::Never,
+        End::MemoryError(error) => match error.kind {
+            // A value that was never written is often one that does no harm.
+            MemoryErrorKind::Null | MemoryErrorKind::ReadOnly | MemoryErrorKind::Uninitialised => {
+                Visible::Always
+            }
+            MemoryErrorKind::OutOfBounds
+            | MemoryErrorKind::Freed
+            | MemoryErrorKind::Wild
+            | MemoryErrorKind::InvalidFree
+            | MemoryErrorKind::DoubleFree => Visible::Perhaps,
+        },
+        _ => Visible::Always,
+    }
 }
 
 /// An input of the paths of both orders with which they print different things, although they print the same

@@ -569,7 +569,8 @@ fn exits_flush_streams_or_do_not() {
 #[test]
 fn what_only_others_could_end_is_no_deadlock() {
     let start = "#include <pthread.h>\n#include <signal.h>\n#include <unistd.h>\n\
-                 #include <sys/socket.h>\n#include <netinet/in.h>\n";
+                 #include <sys/socket.h>\n#include <netinet/in.h>\n\
+                 #include <fcntl.h>\n#include <semaphore.h>\n";
     let end = |text: &str| run(&format!("{start}{text}"), &How::default()).end;
     let of = |body: &str| end(&format!("int main(void) {{ {body} }}")).to_string();
     assert_eq!(of("pause();"), "given up: a wait for a signal from outside");
@@ -580,6 +581,10 @@ fn what_only_others_could_end_is_no_deadlock() {
             listen(s, 1);
             accept(s, 0, 0);"),
         "given up: a wait for a connection or signal from outside"
+    );
+    assert_eq!(
+        of("sem_wait(sem_open(\"/name\", O_CREAT, 0600, 0));"),
+        "given up: a wait for a named semaphore"
     );
     assert_eq!(
         of("int p[2]; char c; pipe(p); read(p[0], &c, 1);"),

@@ -82,6 +82,10 @@ pub struct ExecutionArguments {
     /// where no lock is held and at the end, or only there if it begins with `end:`
     #[arg(long, value_name = "EXPRESSION")]
     invariant: Option<String>,
+    /// Also interpret both orders with the recorded input, where every access to memory is checked: what a
+    /// program does not notice by itself is predicted. --symbolic and --invariant do that, too
+    #[arg(long)]
+    interpret: bool,
 }
 
 /// A memory model, as a word of the command line.
@@ -108,7 +112,7 @@ impl MemoryName {
 impl ExecutionArguments {
     /// Whether interpreted runs look for more than what executions show.
     fn looks_further(&self) -> bool {
-        !self.symbolic.is_empty() || self.invariant.is_some()
+        self.interpret || !self.symbolic.is_empty() || self.invariant.is_some()
     }
 
     fn options(&self) -> Options {

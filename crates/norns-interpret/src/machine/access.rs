@@ -49,7 +49,10 @@ impl Machine<'_> {
             _ => return give_up("an operation that is no access"),
         };
         // A wrong address is an error wherever the thread is stopped.
-        self.state.memory.bytes(address, u64::from(bytes))?;
+        if let Err(mut error) = self.state.memory.bytes(address, u64::from(bytes)) {
+            error.is_write = is_write;
+            return Err(error.into());
+        }
         let is_shared = self.is_shared(address);
         if self.marks.is_some() && self.is_held(address, u64::from(bytes), Some(is_write)) {
             return Ok(Some(Pause::Blocked));

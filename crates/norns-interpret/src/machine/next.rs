@@ -6,6 +6,7 @@ use rustc_hash::FxHasher;
 
 use super::{Choice, Machine, Next, Pause, Seen, Stop};
 use crate::files::{Direction, Open};
+use crate::memory::{Region, object_of};
 use crate::outcome::{Decision, End, MemoryErrorKind, Waiting};
 use crate::signals::{self, Expiration, Fate, Signal};
 use crate::state::{Resume, Status};
@@ -239,8 +240,18 @@ impl Machine<'_> {
                     .iter()
                     .any(|&(description, _)| files.waits_for_others(description))
                     .then_some("a wait for a connection or signal from outside"),
+                // Of what the library allocates, a wait can only be for a semaphore with a name.
+                Status::Waiting {
+                    wait: Wait::Semaphore(address),
+                    ..
+                } if self.is_of_library(*address) => Some("a wait for a named semaphore"),
                 _ => None,
             })
+    }
+
+    fn is_of_library(&self, address: u64) -> bool {
+        let object = self.state.memory.object(object_of(address));
+        object.is_some_and(|object| object.region == Region::Library)
     }
 
     /// A run, where an access through a null pointer enters the handler that the program has for it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use norns_classify::conclude::{self, conclude};
-use norns_classify::paths::{Explored, Harm, Search};
+use norns_classify::paths::{Explored, Harm, Search, Visible};
 use norns_classify::{Race, Shown};
 use norns_interpret::{Access, Input, Interpreter, Invariant};
 use norns_ir::Program;
@@ -74,12 +74,14 @@ impl Classifier<'_> {
         let mut unconfirmed: Option<(String, &Harm)> = None;
         for harm in better.take(CONFIRMED) {
             let saved = SavedInput::of(&marks, &harm.input);
-            if harm.breaks_invariant {
+            if harm.visible == Visible::Never {
                 predict(harm, &saved, &marks.0, consequence);
                 return Ok(());
             }
             let deadline = Deadline::after(deadline.left() / 2);
-            if let Some(mut confirmed) = self.confirm(&saved, searched, deadline)?
+            // The recorded input was executed already.
+            if !marks.0.is_empty()
+                && let Some(mut confirmed) = self.confirm(&saved, searched, deadline)?
                 && confirmed.class < consequence.class
             {
                 let notes = std::mem::take(&mut consequence.evidence.notes);
@@ -88,11 +90,19 @@ impl Classifier<'_> {
                 *consequence = confirmed;
                 return Ok(());
             }
-            unconfirmed.get_or_insert((saved.describe(), harm));
+            if harm.visible == Visible::Perhaps {
+                predict(harm, &saved, &marks.0, consequence);
+                return Ok(());
+            }
+            let input = match marks.0.is_empty() {
+                true => "with the recorded input".to_owned(),
+                false => format!("with {}", saved.describe()),
+            };
+            unconfirmed.get_or_insert((input, harm));
         }
         if let Some((input, harm)) = unconfirmed {
             consequence.evidence.notes.push(format!(
-                "with {input} the interpreter saw: {}; no execution of the program showed it",
+                "{input} the interpreter saw: {}; no execution of the program showed it",
                 harm.what
             ));
         }
