@@ -186,16 +186,7 @@ impl Program {
                 .get(&candidate.id)
                 .copied()
                 .unwrap_or_default();
-            Standing {
-                candidate: candidate.id.clone(),
-                origin: candidate.origin,
-                rank: candidate.rank,
-                context_seen: context > 0,
-                with_itself: candidate.sites[0] == candidate.sites[1]
-                    && candidate.sites[0].len() == 1,
-                tally,
-                active: 0,
-            }
+            Standing::new(candidate, tally, context)
         });
         let standings = standings.collect();
         state.standings.insert(id.clone(), standings);
@@ -287,17 +278,9 @@ impl Program {
         let candidate = &build.build.candidates[assignment.standing];
         // Where a place has several sites, each gets its turn.
         let turn = number.wrapping_add(standing.tally.total() + standing.active);
-        let pick = |sites: &[SiteNumber], turn: u64| {
-            let at = usize::try_from(turn % sites.len().max(1) as u64).unwrap_or(0);
-            sites.get(at).copied()
-        };
-        let [one, other] = &candidate.sites;
         Some(Chosen {
             candidate: candidate.id.clone(),
-            sites: [
-                pick(one, turn)?,
-                pick(other, turn / one.len().max(1) as u64)?,
-            ],
+            sites: assignment::sites_of_turn(candidate, turn)?,
             order: assignment.order,
             tau_ms: assignment.tau_ms,
         })

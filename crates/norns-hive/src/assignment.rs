@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::id::CandidateId;
-use crate::protocol::{Order, Origin, Outcome};
+use crate::id::{CandidateId, SiteNumber};
+use crate::protocol::{Candidate, Order, Origin, Outcome};
 use crate::verdict::{Tally, Verdict};
 
 /// The first time a thread is made to wait.
@@ -43,6 +43,38 @@ pub struct Standing {
     pub tally: Tally,
     /// How many participants have it as their task now.
     pub active: u64,
+}
+
+impl Standing {
+    /// Of a candidate that has sites at both places; `contexts` is how often one address was seen there.
+    #[must_use]
+    pub fn new(candidate: &Candidate, tally: Tally, contexts: u64) -> Self {
+        let [one, other] = &candidate.sites;
+        Self {
+            candidate: candidate.id.clone(),
+            origin: candidate.origin,
+            rank: candidate.rank,
+            context_seen: contexts > 0,
+            with_itself: one == other && one.len() == 1,
+            tally,
+            active: 0,
+        }
+    }
+}
+
+/// The sites of a candidate's two places for its attempt with this number: where a place has several, each gets
+/// its turn. Nothing if a place has none.
+#[must_use]
+pub fn sites_of_turn(candidate: &Candidate, turn: u64) -> Option<[SiteNumber; 2]> {
+    let pick = |sites: &[SiteNumber], turn: u64| {
+        let at = usize::try_from(turn % sites.len().max(1) as u64).unwrap_or(0);
+        sites.get(at).copied()
+    };
+    let [one, other] = &candidate.sites;
+    Some([
+        pick(one, turn)?,
+        pick(other, turn / one.len().max(1) as u64)?,
+    ])
 }
 
 /// What one participant has tried so far.
