@@ -3,8 +3,9 @@
 //!
 //! The agent keeps spare files in a folder (`environment::GUARD`), with the task already in them. A process takes
 //! one by renaming it from `BUILD-N`, N below `SPARES`, to `BUILD-run-PID`; where there is none, it runs as if it
-//! was not guarded. A file belongs to one process: a forked child lets go of it, a program that is started by
-//! `exec` takes another one.
+//! was not guarded, and leaves the path of its executable in the file `want-BUILD`, so that the agent can guard the
+//! next process of that build. A file belongs to one process: a forked child lets go of it, a program that is started
+//! by `exec` takes another one.
 //!
 //! Everything is a little-endian word of 8 bytes. There is no lock. What consists of several words (`Task`,
 //! `Attempt`, `Failure`) begins with a checksum that is written last and cleared first: a reader that meets a
@@ -23,6 +24,8 @@ const VERSION: u64 = 1;
 
 /// How many spare files of a build the agent keeps.
 pub const SPARES: u32 = 4;
+/// How the names of files begin in which programs ask for spare files of their builds.
+pub const WANTED: &str = "want-";
 /// The most return addresses of a stack.
 pub const FRAMES: usize = 32;
 /// How many attempts can wait for the agent.

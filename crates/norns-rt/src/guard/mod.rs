@@ -34,7 +34,7 @@ use crate::operation::Operation;
 use crate::thread::Start;
 use crate::wire::Code;
 use crate::wire::environment;
-use crate::wire::guarding::{Counter, Failure, FailureKind, SIZE, SPARES, Shared, State};
+use crate::wire::guarding::{Counter, Failure, FailureKind, SIZE, SPARES, Shared, State, WANTED};
 use crate::{attach, interpose, sys};
 
 use order::{Known, Level, Table, Then};
@@ -103,7 +103,15 @@ fn join() -> bool {
     let Some(build) = build_id(&mut id) else {
         return false;
     };
-    let Some(file) = FOLDER.with(|folder| take_file(&folder.bytes[..folder.length], build)) else {
+    let file = FOLDER.with(|folder| {
+        let folder = &folder.bytes[..folder.length];
+        let file = take_file(folder, build);
+        if file.is_none() {
+            ask_for_file(folder, build);
+        }
+        file
+    });
+    let Some(file) = file else {
         return false;
     };
     let words = sys::map_file_far(file, SIZE).cast::<AtomicU64>();
@@ -220,6 +228,36 @@ fn take_file(folder: &[u8], build: &str) -> Option<i32> {
     None
 }
 
+/// Leaves the path of the executable for the agent, unless that was asked already.
+fn ask_for_file(folder: &[u8], build: &str) {
+    const READLINK: usize = 89;
+    const WRITE_NEW_CLOEXEC: usize = 0o1 | 0o100 | 0o200 | 0o200_0000;
+    let mut program = [0; 4096];
+    // SAFETY: a path that ends with a zero byte, and so many bytes to write to.
+    let length = unsafe {
+        sys::call(
+            READLINK,
+            c"/proc/self/exe".as_ptr() as usize,
+            program.as_mut_ptr() as usize,
+            program.len(),
+        )
+    };
+    let program = usize::try_from(length)
+        .ok()
+        .and_then(|it| program.get(..it));
+    let mut path = Path::within(folder);
+    path.add(WANTED.as_bytes());
+    path.add(build.as_bytes());
+    let (Some(program), Some(path)) = (program, path.end()) else {
+        return;
+    };
+    let file = sys::open(path, WRITE_NEW_CLOEXEC);
+    if file >= 0 {
+        sys::write(file, program);
+        sys::close(file);
+    }
+}
+
 /// `FOLDER/BUILD-…`, as it is put together.
 struct Path {
     bytes: [u8; 4096],
@@ -227,13 +265,18 @@ struct Path {
 }
 
 impl Path {
-    fn new(folder: &[u8], build: &str) -> Self {
+    fn within(folder: &[u8]) -> Self {
         let mut path = Path {
             bytes: [0; 4096],
             length: 0,
         };
         path.add(folder);
         path.add(b"/");
+        path
+    }
+
+    fn new(folder: &[u8], build: &str) -> Self {
+        let mut path = Path::within(folder);
         path.add(build.as_bytes());
         path.add(b"-");
         path
