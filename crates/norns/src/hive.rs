@@ -294,9 +294,10 @@ pub fn text(races: &Races) -> String {
         }
     }
     let [true_races, unknown, likely_false] = counts;
+    let races = if true_races == 1 { "race" } else { "races" };
     writeln!(
         out,
-        "{true_races} true races, {unknown} unknown, {likely_false} likely false"
+        "{true_races} true {races}, {unknown} unknown, {likely_false} likely false"
     )
     .expect("a string takes all text");
     out

@@ -4,6 +4,7 @@
 //! instead is printed with its causes and ends with `exit::CANNOT`.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod baseline;
 mod cc;
 mod check;
@@ -17,6 +18,7 @@ mod doctor;
 mod exit;
 mod explain;
 mod export_test;
+mod guard;
 mod hive;
 mod kinds;
 mod model;
@@ -52,6 +54,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Speak for guarded programs that something else starts, such as services
+    Agent(agent::Arguments),
     /// Save the findings of a run as known, so that check --baseline fails only on new ones
     Baseline(baseline::Arguments),
     /// Compile C with the project's own compiler, instrumented (the same as norns-cc)
@@ -77,6 +81,8 @@ enum Command {
     Explain(explain::Arguments),
     /// Write a finding as a regression test that fails while the bug is there
     ExportTest(export_test::Arguments),
+    /// Run a program as it is, and validate suspected races on the way
+    Guard(guard::Arguments),
     /// Collect what runs that happen anyway show of races: a server, and what it has found out
     Hive(hive::Arguments),
     /// Write the model of a trace as CSPM
@@ -110,6 +116,7 @@ fn main() -> ExitCode {
     let result = match cc::called_as_compiler() {
         Some((language, words)) => cc::run(language, words),
         None => arguments().and_then(|arguments| match arguments.command {
+            Command::Agent(arguments) => agent::run(arguments),
             Command::Baseline(arguments) => baseline::run(arguments),
             Command::Cc(arguments) => cc::run(cc::Language::C, arguments.words),
             Command::Cxx(arguments) => cc::run(cc::Language::Cxx, arguments.words),
@@ -122,6 +129,7 @@ fn main() -> ExitCode {
             Command::Doctor(arguments) => doctor::run(arguments),
             Command::Explain(arguments) => explain::run(arguments),
             Command::ExportTest(arguments) => export_test::run(arguments),
+            Command::Guard(arguments) => guard::run(arguments),
             Command::Hive(arguments) => hive::run(arguments),
             Command::Model(arguments) => model::run(arguments),
             Command::Order(arguments) => order::run(arguments),

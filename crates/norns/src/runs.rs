@@ -288,7 +288,7 @@ impl Scope {
 }
 
 /// Where the runs of this project are kept.
-fn home() -> Result<PathBuf> {
+pub fn home() -> Result<PathBuf> {
     if let Some(runs) = std::env::var_os("NORNS_RUNS").filter(|value| !value.is_empty()) {
         return Ok(PathBuf::from(runs));
     }

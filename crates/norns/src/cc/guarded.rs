@@ -239,7 +239,6 @@ pub fn run(language: Language, words: Vec<OsString>, guarded: &Guarded) -> Resul
 /// Scans the sources, and compiles and links them into a program that has a site at every place of a candidate.
 /// What the program has is then in `embedded::build_of`, which fails
 /// if it has no site at all.
-#[allow(dead_code)] // for `norns guard SOURCE…`, which comes next
 pub fn build(sources: &[PathBuf], flags: &[OsString], program: &Path) -> Result<()> {
     let scan = crate::scan::scan(sources, flags)?;
     let folder = env::current_dir().context("cannot tell the working directory")?;
