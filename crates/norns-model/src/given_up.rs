@@ -5,6 +5,10 @@
 //! always. More schedules are allowed then than the program has; what is predicted is for a replay to
 //! try.
 //!
+//! A try can fail although, in the recorded order, it would not: an unlock is recorded just before it takes
+//! effect and a lock just after, and the try came in between. Such a try says nothing of the lock, and is left
+//! out alone.
+//!
 //! A once whose initialiser ran before the recording began, so before the first thread, also orders nothing and
 //! blocks nobody. That is understood, and nothing is given up.
 
@@ -12,7 +16,8 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashSet;
 
-use norns_trace::{EventIndex, MemoryOrder, ObjectId, Op, Trace};
+use norns_trace::effect::{Effect, Mode, OnLock, OnSemaphore};
+use norns_trace::{EventIndex, MemoryOrder, ObjectId, Op, ThreadId, Trace};
 
 use crate::checker::Checker;
 use crate::not_analysed::NotAnalysed;
@@ -28,6 +33,7 @@ pub fn give_up_objects(trace: &Trace) -> (Cow<'_, Trace>, Vec<NotAnalysed>) {
         .map(EventIndex::from_index)
         .collect();
     let mut rest = without_done_onces(trace);
+    leave_out_crossed_tries(&mut rest);
     let mut given_up = Vec::new();
     loop {
         // What reads see is the same in every meaning, as long as the order is the recorded one.
@@ -55,6 +61,69 @@ fn take_out(trace: &mut Cow<Trace>, is_one: impl Fn(ObjectId) -> bool) {
     for event in &mut trace.to_mut().events {
         if event.op.object().is_some_and(&is_one) {
             event.op = Op::Fence(MemoryOrder::Relaxed);
+        }
+    }
+}
+
+/// Takes out the tries that failed while, as recorded, they could have succeeded.
+fn leave_out_crossed_tries(trace: &mut Cow<Trace>) {
+    #[derive(Clone, Copy, Default)]
+    struct Held {
+        writer: Option<ThreadId>,
+        levels: u32,
+        /// Of a semaphore its value.
+        readers: u32,
+    }
+    let mut held = vec![Held::default(); trace.objects.len()];
+    let mut crossed = Vec::new();
+    for (index, event) in trace.events.iter().enumerate() {
+        match event.op.effect() {
+            Effect::Lock(lock, act) => {
+                let held = &mut held[lock.index()];
+                match act {
+                    OnLock::Acquire(Mode::Write) => {
+                        held.writer = Some(event.thread);
+                        held.levels += 1;
+                    }
+                    OnLock::Acquire(Mode::Read) => held.readers += 1,
+                    OnLock::Release if held.writer.is_none() => {
+                        held.readers = held.readers.saturating_sub(1);
+                    }
+                    OnLock::Release => {
+                        held.levels = held.levels.saturating_sub(1);
+                        held.writer = held.writer.filter(|_| held.levels > 0);
+                    }
+                    OnLock::FailedAcquire(mode) => {
+                        let is_free = mode == Mode::Read || held.readers == 0;
+                        if held.writer.is_none() && is_free {
+                            crossed.push(index);
+                        }
+                    }
+                }
+            }
+            Effect::Semaphore(semaphore, act) => {
+                let value = &mut held[semaphore.index()].readers;
+                match act {
+                    OnSemaphore::Init(first) => *value = first,
+                    OnSemaphore::Post => *value = value.saturating_add(1),
+                    OnSemaphore::Wait => *value = value.saturating_sub(1),
+                    OnSemaphore::FailedWait if *value > 0 => crossed.push(index),
+                    OnSemaphore::FailedWait => {}
+                }
+            }
+            Effect::Thread(_)
+            | Effect::Once(..)
+            | Effect::Condition(..)
+            | Effect::Barrier(..)
+            | Effect::Channel(..)
+            | Effect::Memory(_)
+            | Effect::Local => {}
+        }
+    }
+    if !crossed.is_empty() {
+        let events = &mut trace.to_mut().events;
+        for index in crossed {
+            events[index].op = Op::Fence(MemoryOrder::Relaxed);
         }
     }
 }
@@ -104,6 +173,22 @@ mod tests {
         let kept = |op: &Op| op.object().is_some();
         let kept: Vec<bool> = rest.events.iter().map(|event| kept(&event.op)).collect();
         assert_eq!(kept, [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_try_that_an_unlock_crossed_is_left_out_alone() {
+        let trace = trace(
+            "A: lock m, unlock m
+             B: try-lock m
+             A: lock m
+             B: try-lock m
+             A: unlock m",
+        );
+        let (rest, given_up) = give_up_objects(&trace);
+        assert_eq!(given_up, []);
+        let kept = |op: &Op| op.object().is_some();
+        let kept: Vec<bool> = rest.events.iter().map(|event| kept(&event.op)).collect();
+        assert_eq!(kept, [true, true, false, true, true, true]);
     }
 
     #[test]
