@@ -148,7 +148,11 @@ impl<'a, P: Program> Confirmation<'a, P> {
     /// The races that the detector sees in a run of the program as it is.
     pub fn detect(&mut self) -> Result<Vec<Watched>, P::Error> {
         let watched = self.program.detect(self.trace)?;
-        self.loops.see_races(watched.iter().map(|race| race.pcs));
+        let sightings = watched.iter().map(|race| Sighting {
+            pcs: Sighting::places(race.pcs[0], race.pcs[1]),
+            proof: Some(race.proof),
+        });
+        self.remember(sightings.collect());
         Ok(watched)
     }
 
@@ -179,14 +183,18 @@ impl<'a, P: Program> Confirmation<'a, P> {
     /// What may have ordered the accesses of a race unseen, so that only stopping both threads before
     /// them proves it.
     pub fn doubt(&self, bug: &Bug) -> Option<String> {
+        let may_wait = || self.is_doubted(bug).then(|| A_LOOP_MAY.into());
+        self.doubt_besides_loops(bug).or_else(may_wait)
+    }
+
+    /// The same, without loops that wait for plain variables.
+    pub fn doubt_besides_loops(&self, bug: &Bug) -> Option<String> {
         self.unseen_order.clone().or_else(|| {
             let events = bug.events().into_iter();
             let mut threads =
                 events.map(|event| self.trace.thread(self.trace.events[event.index()].thread));
-            if let Some(thread) = threads.find(|thread| thread.comes_unseen()) {
-                return Some(format!("it was not seen how {} was created", thread.name));
-            }
-            self.is_doubted(bug).then(|| A_LOOP_MAY.into())
+            let thread = threads.find(|thread| thread.comes_unseen())?;
+            Some(format!("it was not seen how {} was created", thread.name))
         })
     }
 
@@ -224,22 +232,29 @@ impl<'a, P: Program> Confirmation<'a, P> {
         for Sighting { pcs, proof } in sightings {
             let Some(proof) = proof else { continue };
             let known = self.seen.entry(pcs).or_insert(proof);
-            if proof == Proof::BothHeld {
-                *known = proof;
-            }
+            *known = known.stronger(proof);
         }
     }
 
-    /// Whether an earlier run has stopped both threads before the accesses of a race.
-    pub fn has_held(&self, bug: &Bug) -> bool {
-        let pcs = self.pcs(bug);
-        pcs.and_then(|pcs| self.seen.get(&pcs)) == Some(&Proof::BothHeld)
+    /// How an earlier run has shown a race that no loop can have ordered there.
+    pub fn shown_without_loop(&self, bug: &Bug) -> Option<Proof> {
+        let proof = *self.seen.get(&self.pcs(bug)?)?;
+        self.rules_out_loops(bug, proof).then_some(proof)
+    }
+
+    /// Whether a proof of a race stands whatever loops there are in the program.
+    fn rules_out_loops(&self, bug: &Bug, proof: Proof) -> bool {
+        match proof {
+            Proof::BothHeld => true,
+            Proof::DetectorWithoutLoop => self.doubt_besides_loops(bug).is_none(),
+            _ => false,
+        }
     }
 
     /// What an earlier run has shown of a race, if that is a proof.
     fn sighting(&self, bug: &Bug) -> Option<Proof> {
         let proof = *self.seen.get(&self.pcs(bug)?)?;
-        let is_proof = proof == Proof::BothHeld
+        let is_proof = self.rules_out_loops(bug, proof)
             || self.doubt(bug).is_none() && !self.loops.order(self.trace, bug, proof);
         is_proof.then_some(proof)
     }
@@ -252,7 +267,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
         if let Some(proof) = self.sighting(&witness.bug) {
             // The detector does not know of a loop that orders what it saw: a replay of the race
             // itself does.
-            if proof == Proof::Detector && !self.work.is_out_of_time() {
+            if proof != Proof::BothHeld && !self.work.is_out_of_time() {
                 let replayed = self.replay(witness, tried.way)?;
                 if decide(finding, &replayed, None) {
                     return Ok(tried);
@@ -373,7 +388,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
                     shown = Some(Again::Shown(proof));
                     let is_enough = match on_miss {
                         OnMiss::GiveUp => true,
-                        OnMiss::Hunt => proof == Proof::BothHeld,
+                        OnMiss::Hunt => self.rules_out_loops(&tried.witness.bug, proof),
                         OnMiss::LookForLoop => self.knows_loop(tried),
                     };
                     if is_enough {
@@ -465,7 +480,9 @@ impl<'a, P: Program> Confirmation<'a, P> {
         {
             replayed.outcome = Outcome::OrderedBySpinLoop;
         }
-        if replayed.outcome == Outcome::Confirmed(Proof::Detector)
+        if let Outcome::Confirmed(proof @ (Proof::Detector | Proof::DetectorWithoutLoop)) =
+            replayed.outcome
+            && !self.rules_out_loops(&witness.bug, proof)
             && self.doubt(&witness.bug).is_some()
         {
             replayed.outcome = Outcome::NoBug;

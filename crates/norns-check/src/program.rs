@@ -154,6 +154,8 @@ pub struct Watched {
     pub finding: Finding,
     /// The program counters of its accesses.
     pub pcs: [u64; 2],
+    /// What the detector's report proves.
+    pub proof: Proof,
 }
 
 /// A run under the schedule of the recording.

@@ -202,9 +202,9 @@ impl<E> Check<'_, E> {
             return Ok(None);
         }
         let mut tried = first_try(observed);
-        if confirmation.has_held(&observed.witness.bug) {
+        if let Some(proof) = confirmation.shown_without_loop(&observed.witness.bug) {
             tried.way = Way::Hunt;
-            return Ok(Some((tried, Some(Again::Shown(Proof::BothHeld)))));
+            return Ok(Some((tried, Some(Again::Shown(proof)))));
         }
         let is_known = confirmation.is_ordered_by_known_loop(&observed.witness.bug);
         let again = if !is_known && confirmation.tried_for_loops < MOST_TRIED_FOR_LOOPS {
@@ -231,7 +231,7 @@ impl<E> Check<'_, E> {
             return Ok(());
         }
         let again = match again {
-            Some(Again::Shown(Proof::BothHeld)) => again,
+            Some(Again::Shown(Proof::BothHeld | Proof::DetectorWithoutLoop)) => again,
             _ if confirmation.is_ordered_by_known_loop(&observed.witness.bug) => {
                 Some(Again::OrderedBySpinLoop)
             }

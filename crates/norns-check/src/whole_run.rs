@@ -2,19 +2,24 @@
 //!
 //! Of a run that is long for the budget only the beginning is kept. So that a check is never weaker than a
 //! race detector, the program then runs once more, as it is, and the runtime's own detector watches all of
-//! it. What that shows and the recording does not is confirmed by this run.
+//! it; up to three times, if a loop may have ordered what that showed. What it shows and the recording does
+//! not is confirmed by this run.
 //!
 //! If both places of such a race are in the recording, accesses of the same bytes from there stand for the
 //! two, so that the race can be shown and looked for again like any other; otherwise its places say it all.
-//! The detector knows no loops that wait for a plain variable. What such a loop may order is tried like the
-//! races of the recorded run that one may order. Whether a loop may order a race whose places are not in the
-//! recording is not known: it is in doubt as soon as there is a variable that threads could wait for.
+//! The detector does not know which loops wait for a plain variable, but of most races that no such loop can
+//! have ordered them (`Proof::DetectorWithoutLoop`). Others are tried like the races of the recorded run that a
+//! loop may order. If their places are not in the recording, they are in doubt as soon as there is a variable
+//! that threads could wait for.
+
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
 use norns_model::{Bug, Witness};
 use norns_predict::happens_before::Observed;
 use norns_replay::schedule::Way;
+use norns_replay::{Proof, Sighting};
 use norns_report::kind::Group;
 use norns_report::{Status, Verdict};
 use norns_trace::{Event, EventIndex, PlaceId, Touch, TouchKind, Trace, Warning};
@@ -24,6 +29,10 @@ use crate::confirm::{Confirmation, Tried};
 use crate::findings;
 use crate::program::{Program, Recorded, Watched};
 use crate::recorded_run::A_LOOP_MAY;
+
+/// How often a program is watched at most, and for which part of the time.
+const MOST_WATCHED: usize = 3;
+const SHARE_OF_WATCHING: (u32, u32) = (1, 5);
 
 const SEEN_IN_WHOLE_RUN: &str =
     "the race detector saw it in a further run, since only the beginning of the first was recorded";
@@ -49,7 +58,15 @@ impl<E> Check<'_, E> {
         let mut may_wait = Vec::new();
         self.observer.progress(Progress::Watching);
         let trace = confirmation.trace;
-        for Watched { finding, pcs } in confirmation.detect()? {
+        let mut watched = self.watch(confirmation)?;
+        // What needs no replay comes first, so that the others of the same places are settled.
+        watched.sort_by_key(|race| race.proof != Proof::DetectorWithoutLoop);
+        for race in watched {
+            let Watched {
+                finding,
+                pcs,
+                proof,
+            } = race;
             let bug = in_recording(trace, pcs);
             let tried = bug.map(|bug| Tried {
                 witness: Witness {
@@ -62,10 +79,14 @@ impl<E> Check<'_, E> {
                 Some(tried) => predicted(trace).finding(&tried.witness),
                 None => finding,
             };
-            if !self.is_wanted(&finding) || findings::is_listed(&self.all, &finding) {
+            if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
                 continue;
             }
             let doubt = match &tried {
+                Some(tried) if proof == Proof::DetectorWithoutLoop => {
+                    confirmation.doubt_besides_loops(&tried.witness.bug)
+                }
+                None if proof == Proof::DetectorWithoutLoop => confirmation.unseen_order.clone(),
                 Some(tried) if confirmation.may_be_ordered_by_loop(&tried.witness.bug) => {
                     may_wait.push(Observed {
                         witness: tried.witness.clone(),
@@ -92,6 +113,35 @@ impl<E> Check<'_, E> {
         }
         Ok(may_wait)
     }
+}
+
+impl<E> Check<'_, E> {
+    /// What the detector sees in a run, or in several if a loop may have ordered some races of the first.
+    fn watch<P: Program<Error = E>>(
+        &mut self,
+        confirmation: &mut Confirmation<P>,
+    ) -> Result<Vec<Watched>, E> {
+        let work = self.work;
+        let mut watched = Vec::new();
+        let (part, whole) = SHARE_OF_WATCHING;
+        work.stage(part, whole, || {
+            for _ in 0..MOST_WATCHED {
+                watched.extend(confirmation.detect()?);
+                let is_sure = |race: &&Watched| race.proof == Proof::DetectorWithoutLoop;
+                let sure: BTreeSet<_> = watched.iter().filter(is_sure).map(places).collect();
+                if work.is_out_of_time() || watched.iter().all(|race| sure.contains(&places(race)))
+                {
+                    break;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(watched)
+    }
+}
+
+fn places(race: &Watched) -> [u64; 2] {
+    Sighting::places(race.pcs[0], race.pcs[1])
 }
 
 /// Accesses of the same bytes by two threads at these places, if the recording has some.

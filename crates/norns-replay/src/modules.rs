@@ -181,7 +181,7 @@ mod tests {
 map 1000-2000 r-xp 0 08:01 7 /program
 map 5000-6000 r-xp 0 08:01 9 /late one.so
 map 6000-7000 rw-p 1000 08:01 9 /late one.so
-race T0.1 w 6010 4 5219 T0 w 6010 4 1200 5300
+race may-wait T0.1 w 6010 4 5219 T0 w 6010 4 1200 5300
 "
         );
         let mut report = Report::parse(text.as_bytes()).expect("a report of this version");

@@ -7,7 +7,7 @@ use std::path::Path;
 use norns_trace::EventIndex;
 use norns_wire::Code;
 use norns_wire::report::{self, Message, NotUnderstood, Unheld};
-pub use norns_wire::report::{Access, Operation, Shape, Why};
+pub use norns_wire::report::{Access, Operation, Shape, Waiting, Why};
 
 use crate::process::Error;
 
@@ -97,6 +97,7 @@ impl From<report::Side<'_>> for Side {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Race {
+    pub waits: Waiting,
     pub earlier: Side,
     pub later: Side,
     /// The functions of the later side, as return addresses, innermost first.
@@ -262,10 +263,12 @@ impl Report {
                 waits.held_by.push((thread.to_string(), pc));
             }
             Message::Race {
+                waits,
                 earlier,
                 later,
                 stack,
             } => self.races.push(Race {
+                waits,
                 earlier: earlier.into(),
                 later: later.into(),
                 stack: stack.iter().collect(),
@@ -321,7 +324,7 @@ deadlock-end
     fn held_accesses_and_races_are_read() {
         let report = parse(
             "held T0 w 8108 4 533f T0.1 r 8108 4 5201
-race T0.1 w 8108 4 5219 T0 w 8108 4 533f a24a
+race may-wait T0.1 w 8108 4 5219 T0 w 8108 4 533f a24a
 ",
         );
         let (one, two) = &report.held[0];

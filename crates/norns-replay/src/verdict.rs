@@ -7,10 +7,10 @@
 
 use norns_model::{Bug, Witness};
 use norns_trace::{Access, EventIndex, Op, Touch, TouchKind, Trace};
-use norns_wire::report::Shape;
+use norns_wire::report::{Shape, Waiting};
 
 use crate::process::Ended;
-use crate::report::{Deadlock, Diverged, Report, Spin};
+use crate::report::{Deadlock, Diverged, Race, Report, Spin};
 
 /// What the replay of a witness showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +52,11 @@ impl Left {
 pub enum Proof {
     /// Two threads stopped with both accesses next.
     BothHeld,
-    /// The detector's report of the same two places.
+    /// The detector's report of the same two places. A loop that waits for a plain variable may have
+    /// ordered them.
     Detector,
+    /// The detector's report of accesses that no such loop can have ordered.
+    DetectorWithoutLoop,
     /// A cycle of threads, each waiting for a lock that the next one has.
     Cycle,
     /// No thread of the program can go on.
@@ -61,10 +64,29 @@ pub enum Proof {
 }
 
 impl Proof {
+    /// What a report of the detector proves by itself.
+    pub fn of_detector(race: &Race) -> Self {
+        match race.waits {
+            Waiting::MayWait => Proof::Detector,
+            Waiting::DoesNotWait => Proof::DetectorWithoutLoop,
+        }
+    }
+
+    /// The proof of a race that leaves less in doubt.
+    pub fn stronger(self, other: Proof) -> Proof {
+        match (self, other) {
+            (Proof::BothHeld, _) | (_, Proof::Detector) => self,
+            (_, Proof::BothHeld) | (Proof::Detector, _) => other,
+            _ => self,
+        }
+    }
+
     pub fn describe(self) -> &'static str {
         match self {
             Proof::BothHeld => "both threads were stopped with their accesses next",
-            Proof::Detector => "the race detector saw both accesses, unordered, in one run",
+            Proof::Detector | Proof::DetectorWithoutLoop => {
+                "the race detector saw both accesses, unordered, in one run"
+            }
             Proof::Cycle => "the runtime saw the cycle of waiting threads",
             Proof::NobodyRuns => "the runtime saw that no thread can go on",
         }
@@ -92,10 +114,13 @@ impl Sighting {
             pcs: Self::places(one.pc, other.pc),
             proof: Some(Proof::BothHeld),
         });
-        let is_understood = report.spin.is_none() && !report.unknown_call;
-        let races = report.races.iter().map(|race| Sighting {
-            pcs: Self::places(race.earlier.pc, race.later.pc),
-            proof: is_understood.then_some(Proof::Detector),
+        let races = report.races.iter().map(|race| {
+            let proof = Proof::of_detector(race);
+            let may_wait = proof == Proof::Detector && report.spin.is_some();
+            Sighting {
+                pcs: Self::places(race.earlier.pc, race.later.pc),
+                proof: (!may_wait && !report.unknown_call).then_some(proof),
+            }
         });
         held.chain(races).collect()
     }
@@ -108,13 +133,12 @@ pub fn judge(trace: &Trace, witness: &Witness, report: &Report, ended: &Ended) -
             let is_it = |pcs: [u64; 2]| are_these_places(trace, pcs, *first, *second);
             let mut held = report.held.iter();
             // After a system call that may order threads unseen the detector proves nothing.
-            let mut races = report.races.iter().filter(|_| !report.unknown_call);
+            let races = report.races.iter().filter(|_| !report.unknown_call);
+            let races = races.filter(|race| is_it([race.earlier.pc, race.later.pc]));
             let proof = if held.any(|(one, other)| is_it([one.pc, other.pc])) {
                 Some(Proof::BothHeld)
-            } else if races.any(|race| is_it([race.earlier.pc, race.later.pc])) {
-                Some(Proof::Detector)
             } else {
-                None
+                races.map(Proof::of_detector).reduce(Proof::stronger)
             };
             // Without a proof the run says nothing about the pair, and neither does the loop.
             match (proof, &report.spin) {

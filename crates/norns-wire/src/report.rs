@@ -5,7 +5,7 @@
 //! hexadecimal without prefix; a thread is its name (`T0.1`) or `?`.
 //!
 //! ```text
-//! norns-report 3                            first in the file, and again after `exec`
+//! norns-report 4                            first in the file, and again after `exec`
 //! map TEXT                                  a line of /proc/self/maps
 //! forked                                    the program made a child process; nobody watches it
 //! unknown-call THREAD NUMBER                a system call that may order threads unseen
@@ -23,7 +23,7 @@
 //! waits THREAD CODE OBJECT PC STACK…
 //! held-by THREAD OBJECT PC                  who holds what the thread of the last `waits` wants
 //! deadlock-end
-//! race THREAD ACCESS ADDRESS SIZE PC THREAD ACCESS ADDRESS SIZE PC STACK…
+//! race WAITS THREAD ACCESS ADDRESS SIZE PC THREAD ACCESS ADDRESS SIZE PC STACK…
 //! ```
 //!
 //! The reader hands out what it does not understand as an error, line by line. A file of another
@@ -36,7 +36,7 @@ use crate::Code;
 use crate::fields::{Fields, hexadecimal, words};
 
 /// The first line of a report, with the version of the format.
-pub const HEADER: &str = "norns-report 3";
+pub const HEADER: &str = "norns-report 4";
 
 /// One line of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,7 @@ pub enum Message<'a> {
     DeadlockEnd,
     /// A race that the detector saw. The stack is that of the later access.
     Race {
+        waits: Waiting,
         earlier: Side<'a>,
         later: Side<'a>,
         stack: Stack<'a>,
@@ -212,6 +213,16 @@ words! {
         DidNotCome = "did-not-come",
         /// It came to its access, but to other memory.
         Elsewhere = "elsewhere",
+    }
+}
+
+words! {
+    /// Whether a loop that waits for a plain variable may have ordered the accesses of a race.
+    pub enum Waiting {
+        MayWait = "may-wait",
+        /// What the earlier thread had done by then was not to be seen by others, except through the
+        /// bytes of the race itself.
+        DoesNotWait = "does-not-wait",
     }
 }
 
@@ -368,11 +379,12 @@ impl<'a> Message<'a> {
             }
             Message::DeadlockEnd => out.write_str("deadlock-end"),
             Message::Race {
+                waits,
                 earlier,
                 later,
                 stack,
             } => {
-                out.write_str("race")?;
+                write!(out, "race {}", waits.word())?;
                 earlier.encode(out)?;
                 later.encode(out)?;
                 stack.encode(out)
@@ -444,6 +456,7 @@ impl<'a> Message<'a> {
             },
             "deadlock-end" => Message::DeadlockEnd,
             "race" => Message::Race {
+                waits: Waiting::parse(fields.word()?)?,
                 earlier: Side::parse(&mut fields)?,
                 later: Side::parse(&mut fields)?,
                 stack: Stack::parse(&mut fields)?,

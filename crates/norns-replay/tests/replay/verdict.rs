@@ -32,12 +32,12 @@ fn a_race_is_confirmed_by_two_held_threads_or_by_the_detector() {
             Outcome::Confirmed(Proof::BothHeld),
         ),
         (
-            "race T0.1 w 8010 4 105 T0 r 8010 4 107\n",
+            "race may-wait T0.1 w 8010 4 105 T0 r 8010 4 107\n",
             Outcome::Confirmed(Proof::Detector),
         ),
         // The stronger proof is named.
         (
-            "race T0.1 w 8010 4 105 T0 r 8010 4 107\nheld T0 r 8010 4 107 T0.1 w 8010 4 105\n",
+            "race may-wait T0.1 w 8010 4 105 T0 r 8010 4 107\nheld T0 r 8010 4 107 T0.1 w 8010 4 105\n",
             Outcome::Confirmed(Proof::BothHeld),
         ),
         // Another race than the predicted one.
@@ -46,7 +46,7 @@ fn a_race_is_confirmed_by_two_held_threads_or_by_the_detector() {
             Outcome::NoBug,
         ),
         (
-            "followed 3\nrace T0.1 w 8010 4 105 T0 w 8010 4 105\n",
+            "followed 3\nrace may-wait T0.1 w 8010 4 105 T0 w 8010 4 105\n",
             Outcome::NoBug,
         ),
         // One thread was held, and the other one did something else, or did not come in time.
@@ -63,10 +63,13 @@ fn a_race_is_confirmed_by_two_held_threads_or_by_the_detector() {
 #[test]
 fn a_loop_that_waits_for_the_write_orders_the_accesses() {
     let spin = "followed 3\nspin T0 9000 107 900\n";
-    let race = "race T0.1 w 8010 4 105 T0 r 8010 4 107\n";
+    let race = "race may-wait T0.1 w 8010 4 105 T0 r 8010 4 107\n";
     let after = |report: &str| outcome(None, &format!("{spin}{report}"), EXITED);
     assert_eq!(after(race), Outcome::OrderedBySpinLoop);
     assert_eq!(after(""), Outcome::NoBug);
+    let sure = race.replace("may-wait", "does-not-wait");
+    let proof = Proof::DetectorWithoutLoop;
+    assert_eq!(after(&format!("{race}{sure}")), Outcome::Confirmed(proof));
     // A loop does not order what stood side by side, nor the variable that it reads itself.
     let held = "held T0.1 w 8010 4 105 T0 r 8010 4 107\n";
     assert_eq!(after(held), Outcome::Confirmed(Proof::BothHeld));

@@ -15,7 +15,7 @@ use crate::mode::is_serial;
 use crate::record::{self, values};
 use crate::schedule::What;
 use crate::thread::Thread;
-use crate::wire::report::{self, Message, Side};
+use crate::wire::report::{self, Message, Side, Waiting};
 use crate::wire::{self, Code};
 
 /// The program counters of accesses that the schedule names, as a small Bloom filter: an access at
@@ -198,7 +198,7 @@ pub fn allocated(address: usize, size: usize) {
     }
 }
 
-/// Hashes of the pairs of places that were reported. When the set is full, pairs are reported again.
+/// Hashes of the pairs of places that were reported, with and without a loop that may order them. When the set is full, pairs are reported again.
 static TOLD: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 
 fn is_new(race: &Race) -> bool {
@@ -206,6 +206,7 @@ fn is_new(race: &Race) -> bool {
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .wrapping_add(race.later.pc as u64)
         .wrapping_mul(0xd6e8_feb8_6659_fd93)
+        .wrapping_add(u64::from(race.may_wait) << 52)
         | 1;
     let mut index = (key >> 52) as usize;
     for _ in 0..64 {
@@ -257,6 +258,11 @@ fn tell_race(race: &Race, me: &ControlThread, frees: bool) {
     unsafe {
         with_stack(me.slot(), |stack| {
             tell(Message::Race {
+                waits: if race.may_wait {
+                    Waiting::MayWait
+                } else {
+                    Waiting::DoesNotWait
+                },
                 earlier,
                 later,
                 stack,

@@ -36,6 +36,12 @@ impl VectorClock {
         self.length == 0
     }
 
+    /// How many components there are; further ones count as 0.
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.length as usize
+    }
+
     #[inline]
     pub fn get(&self, slot: Slot) -> u32 {
         if u32::from(slot) < self.length {

@@ -15,6 +15,7 @@
 
 pub mod cell;
 pub mod clock;
+pub mod leaks;
 pub mod memory;
 mod overflow;
 pub mod shadow;
@@ -31,6 +32,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cell::{Cell, Epoch};
 use clock::VectorClock;
+use leaks::{Bytes, Leaks};
 use memory::Arena;
 use shadow::{Shadow, Untouched};
 use sites::Sites;
@@ -85,6 +87,8 @@ pub struct Race {
     pub address: usize,
     pub earlier: RaceSide,
     pub later: RaceSide,
+    /// A loop that waits for a plain variable may have ordered them: `leaks`.
+    pub may_wait: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +106,7 @@ pub struct Detector {
     sites: Sites,
     syncs: SyncTable,
     slots: Slots,
+    leaks: Leaks,
     /// How many threads found no slot.
     pub unwatched: AtomicU64,
     exhausted: AtomicBool,
@@ -116,6 +121,7 @@ impl Detector {
             sites: Sites::new()?,
             syncs: SyncTable::new()?,
             slots: Slots::new(),
+            leaks: Leaks::new()?,
             unwatched: AtomicU64::new(0),
             exhausted: AtomicBool::new(false),
         })
@@ -125,8 +131,11 @@ impl Detector {
     pub fn thread(&self, name: Name, creator: Option<&mut Thread>) -> Option<Thread> {
         let known = creator.as_ref().map(|creator| &creator.clock);
         let thread = Thread::new(&self.arena, &self.slots, name, known);
-        if thread.is_none() {
-            self.unwatched.fetch_add(1, Ordering::Relaxed);
+        match &thread {
+            Some(thread) => self.leaks.learn(thread.slot, &thread.clock),
+            None => {
+                self.unwatched.fetch_add(1, Ordering::Relaxed);
+            }
         }
         if let Some(creator) = creator {
             creator.publish();
@@ -137,7 +146,7 @@ impl Detector {
     /// `thread` has joined `ended`: everything that `ended` did happens before what `thread` does
     /// from now on. The slot of `ended` becomes free.
     pub fn join(&self, thread: &mut Thread, ended: &mut Thread) {
-        thread.clock.join(&self.arena, &ended.clock);
+        self.learn(thread, &ended.clock);
         ended.retire(&self.arena, &self.slots);
     }
 
@@ -147,22 +156,33 @@ impl Detector {
     }
 
     fn advance(&self, thread: &mut Thread) {
+        let slot = thread.slot;
         if !thread.advance(&self.arena, &self.slots) {
             self.exhausted.store(true, Ordering::Relaxed);
         }
+        if thread.slot != slot {
+            self.leaks.learn(thread.slot, &thread.clock);
+        }
+    }
+
+    /// From now on `thread` comes after all that is in `released`.
+    #[inline]
+    fn learn(&self, thread: &mut Thread, released: &VectorClock) {
+        thread.clock.join(&self.arena, released);
+        self.leaks.learn(thread.slot, &thread.clock);
     }
 
     /// Acquired a mutex, took a unit of a semaphore, passed a once, read-locked.
     pub fn acquire(&self, thread: &mut Thread, object: usize) {
         let var = self.syncs.lock(&self.arena, object);
-        thread.clock.join(&self.arena, &var.released);
+        self.learn(thread, &var.released);
     }
 
     /// Acquired a reader-writer lock for writing: after the last writer and all readers.
     pub fn acquire_for_writing(&self, thread: &mut Thread, object: usize) {
         let var = self.syncs.lock(&self.arena, object);
-        thread.clock.join(&self.arena, &var.released);
-        thread.clock.join(&self.arena, &var.other);
+        self.learn(thread, &var.released);
+        self.learn(thread, &var.other);
     }
 
     /// About to release a mutex, or a reader-writer lock held for writing.
@@ -228,7 +248,7 @@ impl Detector {
         } else {
             &var.other
         };
-        thread.clock.join(&self.arena, clock);
+        self.learn(thread, clock);
     }
 
     /// Keeps the variable to this thread until `atomic_end`, so that clocks change in the order
@@ -252,12 +272,11 @@ impl Detector {
     ) {
         let arena = &self.arena;
         if effect != AtomicEffect::Store && !var.released.is_empty() {
-            let learns = if order.acquires() {
-                &mut thread.clock
+            if order.acquires() {
+                self.learn(thread, &var.released);
             } else {
-                &mut thread.acquire_fence
-            };
-            learns.join(arena, &var.released);
+                thread.acquire_fence.join(arena, &var.released);
+            }
         }
         let kind = match effect {
             AtomicEffect::Load => Kind::AtomicRead,
@@ -283,6 +302,7 @@ impl Detector {
         let arena = &self.arena;
         if order.acquires() {
             thread.clock.join(arena, &thread.acquire_fence);
+            self.leaks.learn(thread.slot, &thread.clock);
         }
         if order.releases() {
             thread.release_fence.copy_from(arena, &thread.clock);
@@ -350,14 +370,13 @@ impl Detector {
         if at < whole_end && !self.exhausted.load(Ordering::Relaxed) {
             let epoch = Epoch::new(thread.slot, thread.epoch);
             let new = Cell::new(epoch, 0xff, kind, self.sites.of(pc));
-            let clock: &VectorClock = &thread.clock;
             while at < whole_end {
                 at += self.shadow.add_range(
                     at,
                     whole_end - at,
                     new,
                     untouched,
-                    |old: Cell| clock.get(old.slot()) >= old.clock(),
+                    |at, old| self.is_ordered(thread, at, old, new),
                     |at, old| report(self.describe(thread, at, 0xff, kind, pc, old)),
                 );
             }
@@ -388,12 +407,31 @@ impl Detector {
             return;
         }
         let new = Cell::new(epoch, mask, kind, self.sites.of(pc));
-        let clock: &VectorClock = &thread.clock;
-        let ordered = |old: Cell| clock.get(old.slot()) >= old.clock();
+        let ordered = |old: Cell| self.is_ordered(thread, address, old, new);
         let race = self.shadow.add(granule, address, new, ordered);
         if let Some(old) = race {
             report(self.describe(thread, address, mask, kind, pc, old));
         }
+    }
+
+    /// Whether an earlier access in the eight bytes at `at` happens before the new one. A conflicting one
+    /// that does not leaks, since the reader of the two may wait for the writer.
+    #[inline(always)]
+    fn is_ordered(&self, thread: &Thread, at: usize, old: Cell, new: Cell) -> bool {
+        if thread.clock.get(old.slot()) >= old.clock() {
+            return true;
+        }
+        // No loop waits for a free.
+        if old.conflicts_with(new) && !thread.is_freeing {
+            let through = Bytes::new(at, old.mask() & new.mask());
+            if matches!(old.kind(), Kind::Write | Kind::AtomicWrite) {
+                self.leaks.leak(old.slot(), old.clock(), through);
+            }
+            if matches!(new.kind(), Kind::Write | Kind::AtomicWrite) {
+                self.leaks.leak(thread.slot, thread.epoch, through);
+            }
+        }
+        false
     }
 
     /// Whether an access within eight aligned bytes would tell nothing new; `false` for others.
@@ -419,7 +457,10 @@ impl Detector {
         pc: usize,
         old: Cell,
     ) -> Race {
+        // What was waited for in a block orders the free of the block.
+        let own = (!thread.is_freeing).then(|| Bytes::new(address, old.mask() & mask));
         Race {
+            may_wait: self.leaks.may_order(old.slot(), old.clock(), own),
             address: (address & !7) + (old.mask() & mask).trailing_zeros() as usize,
             earlier: RaceSide {
                 thread: self.slots.name_at(old.slot(), old.clock()),
@@ -449,10 +490,12 @@ impl Detector {
         // would cost memory without need.
         const WHOLE: usize = 4096;
         let head = size.min(WHOLE);
+        thread.is_freeing = true;
         self.access(thread, address, head, Kind::Write, pc, &mut report);
         let (rest, left) = (address + head, size - head);
         let skip = Untouched::Skip;
         self.access_range(thread, rest, left, Kind::Write, pc, skip, &mut report);
+        thread.is_freeing = false;
     }
 
     /// Memory came into use: a new block, mapping or stack. Accesses to its former contents do not

@@ -290,7 +290,7 @@ impl Shadow {
         size: usize,
         new: Cell,
         untouched: Untouched,
-        ordered: impl Fn(Cell) -> bool,
+        ordered: impl Fn(usize, Cell) -> bool,
         mut race: impl FnMut(usize, Cell),
     ) -> usize {
         let chunk_end = (address | ((1 << CHUNK_BITS) - 1)) + 1;
@@ -322,7 +322,7 @@ impl Shadow {
                 }
             }
             let at = address + (index << GRANULE_BITS);
-            if let Some(old) = self.add(granule, at, new, &ordered) {
+            if let Some(old) = self.add(granule, at, new, |old| ordered(at, old)) {
                 race(at, old);
             }
         }

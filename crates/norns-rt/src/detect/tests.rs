@@ -449,3 +449,107 @@ fn clocks_that_overflow_take_a_new_slot() {
     detector.access(&mut main, 0x1000, 8, Kind::Write, 3, |_| reports += 1);
     assert_eq!(reports, 1);
 }
+
+/// The races of a run as `line-line`, with `?` behind those that a loop may have ordered.
+fn check_loops(run: &str, expected: &[&str]) {
+    let races = detect(run).into_iter().map(|race| {
+        let doubt = if race.may_wait { "?" } else { "" };
+        format!("{}-{}{doubt}", race.earlier.pc, race.later.pc)
+    });
+    assert_eq!(races.collect::<Vec<_>>(), expected, "in\n{run}");
+}
+
+#[test]
+fn a_flag_may_order_what_stands_before_it() {
+    check_loops(
+        "T0 fork T1
+         T0 write x
+         T0 write f
+         T1 read f
+         T1 read x",
+        &["3-4", "2-5?"],
+    );
+}
+
+#[test]
+fn a_flag_may_be_read_before_it_is_set() {
+    check_loops(
+        "T0 fork T1
+         T1 read f
+         T0 write x
+         T0 write f
+         T1 read f
+         T1 write x",
+        &["2-4", "4-5", "3-6?"],
+    );
+}
+
+#[test]
+fn a_flag_orders_nothing_that_comes_after_it() {
+    check_loops(
+        "T0 fork T1
+         T0 write f
+         T1 read f
+         T0 lock m
+         T0 unlock m
+         T0 write x
+         T1 write x",
+        &["2-3", "6-7"],
+    );
+}
+
+#[test]
+fn a_flag_in_the_same_eight_bytes_may_order() {
+    check_loops(
+        "T0 fork T1
+         T0 write x 4
+         T0 write x+4 4
+         T1 read x+4 4
+         T1 write x 4",
+        &["3-4", "2-5?"],
+    );
+}
+
+#[test]
+fn a_third_thread_may_pass_on_what_it_knows() {
+    check_loops(
+        "T0 fork T1
+         T0 fork T2
+         T1 write x
+         T1 lock m
+         T1 unlock m
+         T2 lock m
+         T2 write f
+         T0 read f
+         T0 write x",
+        &["7-8", "3-9?"],
+    );
+    check_loops(
+        "T0 fork T1
+         T0 fork T2
+         T1 write x
+         T1 lock m
+         T1 unlock m
+         T2 write f
+         T0 read f
+         T0 write x",
+        &["6-7", "3-8"],
+    );
+}
+
+#[test]
+fn a_variable_in_a_block_may_order_the_free_of_the_block() {
+    check_loops(
+        "T0 fork T1
+         T1 write x
+         T0 read x
+         T0 free x 8",
+        &["2-3", "2-4?"],
+    );
+    check_loops(
+        "T0 fork T1
+         T1 write x
+         T0 free x 8",
+        &["2-3"],
+    );
+}

@@ -36,6 +36,8 @@ pub struct Thread {
     pub release_fence: VectorClock,
     /// What relaxed loads saw: the next acquire fence learns it.
     pub acquire_fence: VectorClock,
+    /// The present access is the free of a block.
+    pub is_freeing: bool,
     // whether others may know this epoch already: the next access must begin a new one
     published: bool,
     // where the hooks look; null when they do not
@@ -160,6 +162,7 @@ impl Thread {
             clock,
             release_fence: VectorClock::new(),
             acquire_fence: VectorClock::new(),
+            is_freeing: false,
             published: false,
             quick: ptr::null_mut(),
         })

@@ -1,7 +1,7 @@
 use norns_wire::Code;
 use norns_wire::report::{
     Access, Diverged, Expected, HEADER, Message, NotUnderstood, Operation, Shape, Side, Stack,
-    Unheld, Why, parse,
+    Unheld, Waiting, Why, parse,
 };
 
 use crate::random::damage;
@@ -98,6 +98,7 @@ fn message(kind: usize, random: &mut Random) -> Message<'static> {
             number: random.number() as u32,
         },
         _ => Message::Race {
+            waits: random.pick(Waiting::ALL),
             earlier: random_side(random),
             later: random_side(random),
             stack,
@@ -221,7 +222,7 @@ fn a_cut_last_line_is_never_parsed() {
 
 #[test]
 fn another_version_is_refused() {
-    for header in ["norns-replay 1", "norns-report 2", "norns-report 3 "] {
+    for header in ["norns-replay 1", "norns-report 3", "norns-report 4 "] {
         let text = format!("{header}\nfollowed 12\n");
         let read: Vec<_> = parse(text.as_bytes()).collect();
         assert_eq!(read, [Err(NotUnderstood::Header(header.as_bytes()))]);
@@ -243,7 +244,7 @@ fn lines_that_are_no_message() {
         "waits T0 17 1 2 ",
         "waits T0 17 1 2 3  4",
         "diverged T0 99 0 1 2 3 T0 4 sleeps",
-        "race T0 w 1 2 3",
+        "race may-wait T0 w 1 2 3",
         "FORKED",
         "forked ",
     ] {

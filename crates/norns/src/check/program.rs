@@ -13,8 +13,8 @@ use norns_replay::record::Kept;
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
 use norns_replay::{
-    Behaviour, Course, Ended, Files, How, Inputs, Limits, Modules, Program, Replayer, Report,
-    Sighting, record,
+    Behaviour, Course, Ended, Files, How, Inputs, Limits, Modules, Program, Proof, Replayer,
+    Report, Sighting, record,
 };
 use norns_rules::Observed;
 use norns_trace::symbolise::Symboliser;
@@ -339,6 +339,7 @@ impl norns_check::Program for Checked<'_> {
         let watched = report.races.iter().map(|seen| Watched {
             finding: race(seen, |pc| symbols.frames(pc).to_vec()),
             pcs: [seen.earlier.pc, seen.later.pc],
+            proof: Proof::of_detector(seen),
         });
         Ok(watched.collect())
     }
