@@ -563,13 +563,24 @@ pub fn gives_to_kernel() {
 /// After a call to which the kernel may have passed something.
 #[inline(always)]
 pub fn takes_from_kernel() {
-    if is_guarded() && task::is_observed() {
-        inside(|shared, own| {
-            own.learns(shared, |known| {
+    if is_guarded() {
+        let observed = task::is_observed();
+        inside(|shared, own| match observed {
+            true => own.learns(shared, |known| {
                 known.takes(&TABLE);
                 Then::Nothing
-            });
+            }),
+            false => task::tick(shared),
         });
+    }
+}
+
+/// After a call that let time pass: sites that went to sleep may be due, and a program that otherwise only computes sees
+/// a new task here.
+#[inline(always)]
+pub fn time_has_passed() {
+    if is_guarded() {
+        inside(|shared, _| task::tick(shared));
     }
 }
 

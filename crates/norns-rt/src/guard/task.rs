@@ -15,7 +15,8 @@
 //! a race rests on all synchronisation having been seen, so it is concluded only where the runtime
 //! knows all code of the program (`Evidence::Unordered`).
 //!
-//! Observing costs a little time in every synchronisation operation, so it pauses for many times as long as it has taken.
+//! Observing costs a little time in every synchronisation operation, so it pauses for many times as long as it has taken;
+//! a thread can be held meanwhile.
 //! A task ends with a race, after its time-out, or when `INSTANCES` accesses were found ordered.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -77,6 +78,8 @@ static DOUBTED: AtomicU32 = AtomicU32::new(0);
 /// When the next observation may begin, and when the present one ends.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 static ENDS: AtomicU64 = AtomicU64::new(0);
+/// When a thread may be held next. What observing costs is no reason not to.
+static HOLD_NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 /// When sites are to be woken; 0 if none sleep.
 static WAKES: AtomicU64 = AtomicU64::new(0);
 /// The threads that are behind the access.
@@ -182,6 +185,7 @@ pub fn apply(shared: Shared, task: Task) {
         SECOND.store(task.second, Relaxed);
         CAN_HOLD.store(task.tau_ms > 0, Relaxed);
         NOT_BEFORE.store(0, Relaxed);
+        HOLD_NOT_BEFORE.store(0, Relaxed);
         WAKES.store(0, Relaxed);
         if task.is_none() {
             site::sleep();
@@ -315,17 +319,21 @@ fn remember(state: &mut State, side: Side, passage: &Passage) {
 
 fn begins(shared: Shared, own: &mut Own, passage: &Passage) {
     let now = ticks();
-    if now < NOT_BEFORE.load(Relaxed) {
-        return;
-    }
     let is_second = passage.site.number == SECOND.load(Relaxed);
     let wants_hold = is_second && CAN_HOLD.load(Relaxed);
+    let not_before = match wants_hold {
+        true => &HOLD_NOT_BEFORE,
+        false => &NOT_BEFORE,
+    };
+    if now < not_before.load(Relaxed) {
+        return;
+    }
     let locks = own.locks;
     let locks = own.held().map(|held| &locks[..held.len()]);
     let keeps_others = || locks.is_none_or(|locks| locks.iter().any(|it| is_waited_for(it.lock)));
     if !has_threads() || wants_hold && keeps_others() {
         // That is mostly so for a while: a program often begins with one thread.
-        NOT_BEFORE.store(now + SHORTEST_PAUSE / 10, Relaxed);
+        not_before.store(now + SHORTEST_PAUSE / 10, Relaxed);
         return;
     }
     let side = side_with_stack(own, passage);

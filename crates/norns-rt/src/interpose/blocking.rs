@@ -98,10 +98,11 @@ pub fn away<R>(call: impl FnOnce() -> R) -> R {
 /// A call that only lets time pass.
 fn asleep<R>(call: impl FnOnce() -> R) -> R {
     if is_serial() {
-        serial::away(call)
-    } else {
-        call()
+        return serial::away(call);
     }
+    let result = call();
+    guard::time_has_passed();
+    result
 }
 
 /// A call that may sleep, unless `at_once`: its time-out is 0, for example.
