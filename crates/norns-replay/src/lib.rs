@@ -32,7 +32,9 @@ pub use inputs::Inputs;
 pub use modules::Modules;
 pub use norns_wire::environment::{Constraint, Mode};
 pub use norns_wire::files::Problem;
-pub use process::{Ended, Error, Input, Limits, Program, catch_interrupts, interrupted};
+pub use process::{
+    Ended, Error, Input, Limits, Program, catch_interrupts, inherit_signals, interrupted,
+};
 pub use record::{Disturbance, ForFailure, How, Recorded, record, record_unsupervised};
 pub use replayer::{Course, Replay, Replayer};
 pub use report::Report;

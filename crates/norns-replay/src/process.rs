@@ -14,7 +14,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use norns_wire::environment::{self, Mode};
@@ -379,6 +379,45 @@ pub fn can_fix_addresses() -> bool {
     // SAFETY: as above.
     unsafe { libc::personality(before as libc::c_ulong) };
     set != -1
+}
+
+/// How SIGPIPE was handled before Rust's own code before `main` decided that it is ignored.
+static SIGPIPE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+
+/// Runs before `main` and what Rust does before it.
+extern "C" fn look_at_sigpipe() {
+    // SAFETY: an all-zero `sigaction` is a valid value, which the call below overwrites.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: `action` lives through the call, which only asks.
+    unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) };
+    SIGPIPE.store(action.sa_sigaction, Ordering::Relaxed);
+}
+
+#[used]
+// SAFETY: the loader calls each function of this section once; this one needs nothing of Rust's that is
+// not there yet.
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_SIGPIPE: extern "C" fn() = look_at_sigpipe;
+
+/// The command begins with the signals as this process got them: which are blocked, and whether SIGPIPE is ignored, as
+/// it is for services of systemd. Rust's own way would reset both.
+pub fn inherit_signals(command: &mut Command) {
+    // SAFETY: an all-zero `sigset_t` is a valid value, which the call below overwrites.
+    let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: without a new mask the call only writes the present one to `blocked`.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut blocked) };
+    let is_ignored = SIGPIPE.load(Ordering::Relaxed) == libc::SIG_IGN;
+    let restore = move || {
+        if is_ignored {
+            // SAFETY: no handler is set, so that no code can run by it.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+        }
+        // SAFETY: `blocked` is a whole mask, and the old one is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &blocked, std::ptr::null_mut()) };
+        Ok(())
+    };
+    // SAFETY: the closure makes two system calls; it takes no lock and allocates nothing.
+    unsafe { command.pre_exec(restore) };
 }
 
 /// Whether SIGINT or SIGTERM has come since `catch_interrupts`.

@@ -32,7 +32,7 @@ use norns_hive::Verdict;
 use norns_hive::client::{CA_VARIABLE, TOKEN_VARIABLE};
 use norns_hive::embedded::{EmbeddedError, build_of};
 use norns_hive::protocol::Build;
-use norns_hive::races::{FORMAT, Races};
+use norns_hive::races::{FORMAT, Race, Races};
 use norns_hive::tokens;
 use norns_wire::environment;
 
@@ -214,6 +214,7 @@ fn become_program(
         }
         Err(error) => eprintln!("norns: the program runs unguarded: {error:#}"),
     }
+    norns_replay::inherit_signals(&mut command);
     let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", words[0].display()))
 }
@@ -358,7 +359,7 @@ fn supervised(
             file.display()
         );
     }
-    let is_true = |race: &norns_hive::races::Race| race.verdict == Verdict::TrueRace;
+    let is_true = |race: &Race| race.verdict == Verdict::TrueRace;
     Ok(if races.races.iter().any(is_true) {
         ExitCode::from(exit::FOUND)
     } else if norns_replay::interrupted() {
@@ -370,7 +371,12 @@ fn supervised(
 
 fn show(format: Format, races: &Races) {
     match format {
-        Format::Text => print!("{}", hive::text(races)),
+        // Of a large program, suspicions are hundreds of lines, and only --format json has them all.
+        Format::Text => {
+            let is_true = |race: &&Race| race.verdict == Verdict::TrueRace;
+            let listed = races.races.iter().filter(is_true);
+            print!("{}{}", hive::lines(listed), hive::summary(races));
+        }
         Format::Json => println!(
             "{}",
             serde_json::to_string_pretty(races).expect("races have text keys")

@@ -352,6 +352,32 @@ fn place_races(place: &Place, url: &str) -> String {
 }
 
 #[test]
+fn the_program_begins_with_the_signals_that_its_parent_gave() {
+    let place = Place::new("signals");
+    let look = "grep -E 'Sig(Ign|Blk|Cgt)' /proc/self/status";
+    for ignored in ["", "PIPE", "HUP INT"] {
+        let begin = match ignored {
+            "" => String::new(),
+            signals => format!("trap '' {signals}; "),
+        };
+        let alone = Command::new("sh")
+            .args(["-c", &format!("{begin}exec {look}")])
+            .output()
+            .expect("sh runs");
+        let norns = env!("CARGO_BIN_EXE_norns");
+        let guard =
+            format!("{begin}exec {norns} guard --hive http://127.0.0.1:9 --token t -- {look}");
+        let guarded = Command::new("sh")
+            .args(["-c", &guard])
+            .env("XDG_STATE_HOME", place.folder.join("state"))
+            .output()
+            .expect("sh runs");
+        assert!(alone.status.success());
+        assert_eq!(guarded.stdout, alone.stdout, "{ignored}");
+    }
+}
+
+#[test]
 fn a_service_is_guarded_by_an_agent_of_its_own() {
     let place = Place::new("service");
     place.builds(RACE);
