@@ -236,7 +236,7 @@ fn races(arguments: &RacesArguments) -> Result<ExitCode> {
         .transpose()?;
     let races = arguments.address.hive()?.races(program.as_ref())?;
     match arguments.format {
-        Format::Text => print!("{}", text(&races)),
+        Format::Text => print!("{}{}", lines(&races.races), summary(&races)),
         Format::Json => println!("{}", serde_json::to_string_pretty(&races)?),
         Format::Sarif => {
             println!(
@@ -257,20 +257,13 @@ fn races(arguments: &RacesArguments) -> Result<ExitCode> {
 }
 
 /// The list for a terminal. What comes from the hive is not trusted to be harmless there.
-pub fn text(races: &Races) -> String {
-    use std::fmt::Write as _;
+pub fn lines<'a>(races: impl IntoIterator<Item = &'a Race>) -> String {
     let mut out = String::new();
-    let mut counts = [0; 3];
-    for race in &races.races {
-        let (at, word) = match race.verdict {
-            Verdict::TrueRace => (0, "true race"),
-            Verdict::Unknown => (1, "unknown"),
-            Verdict::LikelyFalse => (2, "likely false"),
-        };
-        counts[at] += 1;
+    for race in races {
         let reports = race.reports;
         let mut lines = vec![format!(
-            "{word} on {} in {} ({}): {} race, {} no race, {} time-out, {} not seen",
+            "{} on {} in {} ({}): {} race, {} no race, {} time-out, {} not seen",
+            word(race.verdict),
             race.object,
             race.program,
             race.id,
@@ -289,18 +282,34 @@ pub fn text(races: &Races) -> String {
             )
         }));
         for line in lines {
-            let line: String = line.chars().filter(|letter| !letter.is_control()).collect();
-            writeln!(out, "{line}").expect("a string takes all text");
+            out.extend(line.chars().filter(|letter| !letter.is_control()));
+            out.push('\n');
         }
     }
-    let [true_races, unknown, likely_false] = counts;
-    let races = if true_races == 1 { "race" } else { "races" };
-    writeln!(
-        out,
-        "{true_races} true {races}, {unknown} unknown, {likely_false} likely false"
-    )
-    .expect("a string takes all text");
     out
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::TrueRace => "true race",
+        Verdict::Unknown => "unknown",
+        Verdict::LikelyFalse => "likely false",
+    }
+}
+
+/// How many there are of each verdict.
+pub fn summary(races: &Races) -> String {
+    let count = |verdict| {
+        let of_it = races.races.iter().filter(|race| race.verdict == verdict);
+        of_it.count()
+    };
+    let true_races = count(Verdict::TrueRace);
+    format!(
+        "{true_races} true {}, {} unknown, {} likely false\n",
+        if true_races == 1 { "race" } else { "races" },
+        count(Verdict::Unknown),
+        count(Verdict::LikelyFalse)
+    )
 }
 
 fn pull(arguments: &PullArguments) -> Result<ExitCode> {

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-const NAME: &str = "libnorns_rt.so";
+pub const NAME: &str = "libnorns_rt.so";
 
 /// The library itself, empty where it stands beside the executable: `build.rs`.
 const EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnorns_rt.so"));

@@ -9,13 +9,16 @@ use norns_trace::SourcePlace;
 use norns_trace::symbolise::Symboliser;
 use norns_wire::guarding::Stack;
 
+use crate::runtime_library;
+
 /// The frames of a stack, innermost first, in a process where this was mapped (`/proc/self/maps`).
 pub fn frames(build: &Build, maps: &str, stack: &Stack) -> Vec<Frame> {
     let mut symboliser = Symboliser::new([maps]);
     let mut frames = Vec::new();
     for &pc in stack.frames() {
         let module = last_part(symboliser.module(pc)).to_owned();
-        if module.is_empty() {
+        // The runtime stands between the program's `main` and the C library's code before it.
+        if module.is_empty() || module == runtime_library::NAME {
             continue;
         }
         let offset = pc.wrapping_sub(symboliser.bias(pc).unwrap_or(0));
