@@ -66,6 +66,8 @@ pub struct Shown {
     pub is_confirmed: bool,
     /// Both threads stood before their accesses at one moment, so that either can go first.
     pub both_orders: bool,
+    /// The recorded run failed.
+    pub fails: bool,
 }
 
 impl Executions {
@@ -138,7 +140,8 @@ fn judge(
     }
     let [first, second] = &evidence.orders;
     let both = first.happened.min(second.happened);
-    if first.failed + second.failed > 0 {
+    let constant = constant_failure(executions, shown);
+    if first.failed + second.failed > 0 && (constant.is_none() || both == 0) {
         let k = first.failed.max(second.failed);
         return Ok(consequence(Class::SpecViolated, k, evidence));
     }
@@ -171,12 +174,24 @@ fn judge(
     };
     let comparison = compare(executions, repeated);
     evidence.notes = comparison.notes;
+    if let Some(failure) = constant {
+        let note =
+            format!("whatever the order, the program {failure}, as it did when it was recorded");
+        evidence.notes.push(note);
+    }
     evidence.differences = comparison.differences;
     let class = match evidence.differences.is_empty() {
         true => Class::Harmless,
         false => Class::OutputDiffers,
     };
     Ok(consequence(class, both, evidence))
+}
+
+/// How the program fails in each execution, in the recorded run as well: the order has nothing to do with that.
+fn constant_failure<'e>(executions: &[&'e Execution], shown: Shown) -> Option<&'e str> {
+    let mut failures = executions.iter().map(|one| one.failure.as_deref());
+    let first = failures.next().flatten()?;
+    (shown.fails && failures.all(|failure| failure == Some(first))).then_some(first)
 }
 
 const USED_AFTER_END: &str = "used what another thread had freed or destroyed";
@@ -386,10 +401,36 @@ mod tests {
         let both_orders = Shown {
             is_confirmed: true,
             both_orders: true,
+            fails: false,
         };
         assert_eq!(judge(IN_VAIN, Shown::default()), Ok(Class::SingleOrdering));
         assert!(judge(IN_VAIN - 1, Shown::default()).is_err());
         assert!(judge(IN_VAIN, both_orders).is_err());
+    }
+
+    #[test]
+    fn a_failure_that_always_comes_depends_on_no_order() {
+        let failing = |order, line| Execution {
+            failure: Some("was aborted".into()),
+            status: None,
+            ..execution(order, line)
+        };
+        let [one, two] = Order::BOTH;
+        let check = |last: Execution, fails, expected| {
+            let all = [failing(one, "x"), last];
+            let repeated = [all[0].clone(), all[0].clone()];
+            let shown = Shown {
+                fails,
+                ..Shown::default()
+            };
+            let all: Vec<&Execution> = all.iter().collect();
+            let found = judge(&all, None, Some(&repeated), shown).unwrap();
+            assert_eq!(found.class, expected, "{found:?}");
+        };
+        check(failing(two, "x"), true, Class::Harmless);
+        check(failing(two, "y 1"), true, Class::OutputDiffers);
+        check(failing(two, "x"), false, Class::SpecViolated);
+        check(execution(two, "x"), true, Class::SpecViolated);
     }
 
     #[test]
@@ -435,6 +476,7 @@ mod tests {
             let shown = Shown {
                 is_confirmed,
                 both_orders: false,
+                fails: false,
             };
             judge(executions, Some(two), None, shown).map(|found| found.class)
         };

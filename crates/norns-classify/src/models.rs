@@ -11,34 +11,34 @@
 use std::collections::BTreeSet;
 
 use norns_interpret::{
-    Decision, End, Exploration, How, Input, Limits, MemoryModel, Outcome, Place, explore,
+    Bound, Decision, End, Exploration, How, Input, Limits, MemoryModel, Outcome, Place,
+    explore_while,
 };
 use norns_ir::Program;
 use norns_report::{Class, Consequence, Memory};
 
 /// Runs of one exploration.
-const RUNS: usize = 20_000;
+const RUNS: usize = 200_000;
 /// Operations in one run.
 const STEPS: u64 = 5_000_000;
 
 /// A place of a race: the file, or its last components, and the line.
 pub type At = (String, u32);
 
-/// Adds to what is known of a race what the memory model allows besides, and says in a note how much was
-/// explored.
+/// What a program does in all interleavings, and under a memory model.
+pub struct Models {
+    memory: Memory,
+    known: BTreeSet<Seen>,
+    weak: Exploration,
+}
+
+/// Explores a program under sequential consistency and under a memory model; an error says why that says nothing.
 pub fn explore_model(
     program: &Program,
     input: &Input,
-    race: &[At; 2],
     memory: Memory,
-    consequence: &mut Consequence,
-) {
-    let model = match memory {
-        Memory::Sc => return,
-        Memory::Tso => MemoryModel::Tso,
-        Memory::Weak => MemoryModel::Weak,
-    };
-    let notes = &mut consequence.evidence.notes;
+    has_time: &dyn Fn() -> bool,
+) -> Result<Models, String> {
     let explored = |memory| {
         let how = How {
             memory,
@@ -54,48 +54,67 @@ pub fn explore_model(
             },
             ..How::default()
         };
-        explore(program, input, &how)
+        explore_while(program, input, &how, has_time)
     };
     let usual = explored(MemoryModel::SequentiallyConsistent);
     if let Some(reason) = gave_up(&usual.outcomes) {
-        notes.push(format!("the interpreter gave up: {reason}"));
-        return;
+        return Err(format!("the interpreter gave up: {reason}"));
     }
-    if !usual.is_complete {
-        let runs = usual.runs;
-        notes.push(format!(
-            "memory model {}: not decided, since {runs} interpreted runs are not all interleavings",
-            memory.name()
-        ));
-        return;
+    if let Some(bound) = usual.bound {
+        return Err(format!("not decided, since {}", not_all(usual.runs, bound)));
     }
-    let known: BTreeSet<Seen> = usual.outcomes.iter().map(seen).collect();
-    let weak = explored(model);
+    let weak = explored(match memory {
+        Memory::Sc => MemoryModel::SequentiallyConsistent,
+        Memory::Tso => MemoryModel::Tso,
+        Memory::Weak => MemoryModel::Weak,
+    });
     if let Some(reason) = gave_up(&weak.outcomes) {
-        notes.push(format!("the interpreter gave up: {reason}"));
-        return;
+        return Err(format!("the interpreter gave up: {reason}"));
     }
-    let mut new: Vec<(Class, &Outcome)> = { weak.outcomes.iter() }
-        .filter(|outcome| !known.contains(&seen(outcome)) && is_of(outcome, race))
-        .map(|outcome| (class_of(&outcome.end), outcome))
-        .collect();
-    new.sort_by_key(|(class, _)| *class);
-    let extent = match weak.is_complete {
-        true => format!("all {} runs within its bounds", weak.runs),
-        false => format!("{} runs", weak.runs),
-    };
-    let name = memory.name();
-    match new.first() {
-        Some((class, outcome)) if *class < consequence.class => {
-            consequence.class = *class;
-            consequence.memory = memory;
-            consequence.evidence.predicted = Some(described(outcome));
+    Ok(Models {
+        memory,
+        known: usual.outcomes.iter().map(seen).collect(),
+        weak,
+    })
+}
+
+impl Models {
+    /// Adds to what is known of a race what the memory model allows besides, or says in a note how much was
+    /// explored.
+    pub fn add(&self, race: &[At; 2], consequence: &mut Consequence) {
+        let mut new: Vec<(Class, &Outcome)> = { self.weak.outcomes.iter() }
+            .filter(|outcome| !self.known.contains(&seen(outcome)) && is_of(outcome, race))
+            .map(|outcome| (class_of(&outcome.end), outcome))
+            .collect();
+        new.sort_by_key(|(class, _)| *class);
+        let runs = self.weak.runs;
+        let extent = match self.weak.bound {
+            None => format!("all {runs} interpreted runs with at most two interruptions"),
+            Some(bound) => not_all(runs, bound),
+        };
+        match new.first() {
+            Some((class, outcome)) if *class < consequence.class => {
+                consequence.class = *class;
+                consequence.memory = self.memory;
+                consequence.evidence.predicted = Some(described(outcome));
+            }
+            Some(_) => {}
+            None => consequence.evidence.notes.push(format!(
+                "the memory model {} allows nothing more ({extent})",
+                self.memory.name()
+            )),
         }
-        Some(_) => {}
-        None => notes.push(format!(
-            "the memory model {name} allows nothing more ({extent} interpreted)"
-        )),
     }
+}
+
+/// Why these runs are not all that there are.
+fn not_all(runs: usize, bound: Bound) -> String {
+    let bound = match bound {
+        Bound::Runs => "",
+        Bound::Memory => ", and more need too much memory",
+        Bound::Time => " in the time that there was",
+    };
+    format!("{runs} interpreted runs are not all interleavings{bound}")
 }
 
 /// What a program does without one of its locks.
@@ -113,7 +132,12 @@ pub struct WithoutLock {
 
 /// Compares all interleavings with those in which calls that lock a mutex at this line do nothing. An error
 /// says why that cannot be done.
-pub fn without_lock(program: &Program, input: &Input, at: At) -> Result<WithoutLock, String> {
+pub fn without_lock(
+    program: &Program,
+    input: &Input,
+    at: At,
+    has_time: &dyn Fn() -> bool,
+) -> Result<WithoutLock, String> {
     let explored = |without_lock| -> Result<Exploration, String> {
         let how = How {
             limits: Limits {
@@ -125,39 +149,21 @@ pub fn without_lock(program: &Program, input: &Input, at: At) -> Result<WithoutL
             without_lock,
             ..How::default()
         };
-        let found = explore(program, input, &how);
+        let found = explore_while(program, input, &how, has_time);
         match gave_up(&found.outcomes) {
             Some(reason) => Err(format!("the interpreter gave up: {reason}")),
             None => Ok(found),
         }
     };
     let with = explored(None)?;
-    if !with.is_complete {
-        return Err(format!(
-            "{} interpreted runs are not all interleavings",
-            with.runs
-        ));
-    }
-    let mut instructions = program
-        .functions
-        .iter()
-        .flat_map(norns_ir::Function::listed);
-    let is_there = instructions.any(|(_, _, instruction)| {
-        instruction.place.is_some_and(|id| {
-            let place = program.place(id);
-            let place = Place {
-                file: program.file(place.file).name.clone(),
-                line: place.line,
-                function: String::new(),
-            };
-            is_at(&place, &[at.clone(), at.clone()])
-        })
-    });
-    if !is_there {
-        return Err("no code is at that line".to_owned());
+    if let Some(bound) = with.bound {
+        return Err(not_all(with.runs, bound));
     }
     let known: BTreeSet<Seen> = with.outcomes.iter().map(seen).collect();
     let without = explored(Some(at))?;
+    if { without.outcomes.iter() }.all(|outcome| outcome.locks_left_out == 0) {
+        return Err("no interpreted run locks anything at that line".to_owned());
+    }
     let mut new: Vec<(Class, &Outcome)> = { without.outcomes.iter() }
         .filter(|outcome| !known.contains(&seen(outcome)))
         .map(|outcome| (class_of(&outcome.end), outcome))
@@ -171,7 +177,7 @@ pub fn without_lock(program: &Program, input: &Input, at: At) -> Result<WithoutL
         class,
         what,
         runs: [with.runs, without.runs],
-        is_complete: without.is_complete,
+        is_complete: without.is_complete(),
     })
 }
 

@@ -81,7 +81,10 @@ pub fn classify<P: Program>(
     };
     let rounds = rounds.max(1);
     experiment.rounds(0, 1)?;
-    let repeated = experiment.repeat()?;
+    let repeated = match experiment.has_good() {
+        true => experiment.repeat()?,
+        false => None,
+    };
     experiment.rounds(1, rounds)?;
     let repeated = match repeated {
         Some(repeated) => Some(repeated),
@@ -144,13 +147,15 @@ impl<P: Program> Experiment<'_, P> {
         // What the recorded run did before the race may come less often here.
         let every_time = round % 2 == 1;
         let switches = SWITCHES[round as usize % SWITCHES.len()];
+        // What the first thread has read may be out of date when it uses it.
+        let holds = round % 4 >= 2;
         let how = ForFailure {
             disturbance: Disturbance::Turns {
                 seed: u64::from(2 * round)
                     + order.index() as u64 * u64::from(self.race.is_symmetric()),
                 stretch: (self.stretch / switches).max(2),
             },
-            constraint: self.race.constraint(order, every_time),
+            constraint: self.race.constraint(order, every_time, holds),
         };
         let executed = self.program.execute(how)?;
         if executed.ended == Ended::Interrupted {
@@ -189,11 +194,13 @@ impl<P: Program> Experiment<'_, P> {
         }
     }
 
-    /// The first good execution, and once more in the same way.
+    /// The first good execution, or the first of all if none is, and once more in the same way.
     fn repeat(&mut self) -> Result<Option<[Execution; 2]>, P::Error> {
         let is_good =
             |(_, one): &&(ForFailure, Execution)| one.happened.is_some() && one.failure.is_none();
-        let Some((how, first)) = self.all.iter().find(is_good).cloned() else {
+        let happened = |(_, one): &&(ForFailure, Execution)| one.happened.is_some();
+        let good = self.all.iter().find(is_good);
+        let Some((how, first)) = good.or_else(|| self.all.iter().find(happened)).cloned() else {
             return Ok(None);
         };
         if !self.program.has_time() {
@@ -203,6 +210,11 @@ impl<P: Program> Experiment<'_, P> {
         let again = self.program.execute(how)?;
         let again = self.execution(first.asked, false, &again);
         Ok(Some([first, again]))
+    }
+
+    fn has_good(&self) -> bool {
+        let mut all = self.all.iter();
+        all.any(|(_, one)| one.happened.is_some() && one.failure.is_none())
     }
 
     fn executions(&self, repeated: Option<[Execution; 2]>) -> Executions {

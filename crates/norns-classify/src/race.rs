@@ -73,14 +73,19 @@ impl Race {
     }
 
     /// What makes a run keep this order, if the program can. `every_time` holds a thread up whenever it
-    /// comes to its access, otherwise from the time on at which the recorded run had the race.
-    pub fn constraint(&self, order: Order, every_time: bool) -> Option<Constraint> {
+    /// comes to its access, otherwise from the time on at which the recorded run had the race. With `holds` the
+    /// thread of the first access then waits while others can do something.
+    pub fn constraint(&self, order: Order, every_time: bool, holds: bool) -> Option<Constraint> {
         let [first, second] = match order {
             Order::FirstThenSecond => [0, 1],
             Order::SecondThenFirst => [1, 0],
         }
         .map(|side: usize| self.point(side, every_time));
-        (!self.is_symmetric()).then_some(Constraint::Order { first, second })
+        let constraint = match holds {
+            true => Constraint::Held { first, second },
+            false => Constraint::Order { first, second },
+        };
+        (!self.is_symmetric()).then_some(constraint)
     }
 
     fn point(&self, side: usize, every_time: bool) -> Point {

@@ -15,7 +15,7 @@ const PIPE_CAPACITY: usize = 65536;
 const EBADF: i32 = 9;
 const ENOTCONN: i32 = 107;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Files {
     names: BTreeMap<Vec<u8>, usize>,
     /// Contents, which outlive their names.
@@ -30,7 +30,7 @@ pub(crate) struct Files {
     pub(crate) made_up: u32,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct File {
     bytes: Rc<Vec<u8>>,
     /// The descriptions that hold its lock, and whether one of them holds it alone.
@@ -39,14 +39,14 @@ struct File {
 }
 
 /// An open file, which descriptors refer to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Description {
     pub(crate) open: Open,
     pub(crate) is_non_blocking: bool,
     references: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) enum Open {
     Input,
     Output,
@@ -77,7 +77,7 @@ pub(crate) enum Open {
     Zero,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) enum Socket {
     /// With the address that it was bound to.
     New(Vec<u8>),
@@ -91,7 +91,7 @@ pub(crate) enum Socket {
 }
 
 /// What a descriptor of `epoll` waits for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct Watched {
     pub(crate) descriptor: usize,
     pub(crate) description: usize,
@@ -113,14 +113,14 @@ pub(crate) enum Received {
     Error(i32),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Pipe {
     pub(crate) bytes: VecDeque<u8>,
     readers: u32,
     writers: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Stream {
     pub(crate) descriptor: usize,
     /// What was printed and not written yet, with where.
@@ -131,7 +131,7 @@ pub(crate) struct Stream {
     pub(crate) given_back: VecDeque<u8>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Buffering {
     None,
     Line,

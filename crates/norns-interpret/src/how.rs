@@ -81,6 +81,8 @@ pub struct Limits {
     pub memory: u64,
     /// Runs of one exploration.
     pub runs: usize,
+    /// Bytes of the states from which an exploration is still to go on.
+    pub open: u64,
     /// How often an explored run may interrupt a thread that could go on.
     pub preemptions: u32,
 }
@@ -106,6 +108,7 @@ impl Default for Limits {
             hold: 2_000_000,
             memory: 1 << 30,
             runs: 2_000,
+            open: 1 << 30,
             preemptions: 2,
         }
     }

@@ -28,7 +28,7 @@ mod weak;
 use norns_ir::Program;
 use norns_random::Random;
 
-pub use explore::{Exploration, explore};
+pub use explore::{Bound, Exploration, explore, explore_while};
 pub use how::{Access, How, Input, Limits, MemoryModel, Order, Preemption};
 pub use invariant::Invariant;
 pub use outcome::{

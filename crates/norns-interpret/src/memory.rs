@@ -73,6 +73,11 @@ pub(crate) struct Memory {
     /// Raised by every write that changed something, if `counts_changes`.
     pub(crate) changes: u64,
     pub(crate) counts_changes: bool,
+    /// Of the bytes that are not zero, with their addresses, and of what was allocated, if `counts_changes`. An
+    /// unwritten byte counts as zero.
+    pub(crate) hash: u64,
+    /// Bytes that were copied because another state shares them, if `counts_changes`.
+    pub(crate) copied: u64,
     /// The bytes that depend on variables of the input, by address; only those if `has_shadow`.
     shadow: Rc<BTreeMap<u64, Part>>,
     has_shadow: bool,
@@ -100,6 +105,21 @@ pub(crate) fn function_at(address: u64) -> Option<usize> {
     (address as u32 == 0 && object >= FIRST_FUNCTION).then(|| (object - FIRST_FUNCTION) as usize)
 }
 
+/// A hash of two numbers (SplitMix64).
+fn mixed(one: u64, other: u64) -> u64 {
+    let mut hash = one ^ other.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ hash >> 31
+}
+
+/// The sum of the hashes of bytes that are not zero.
+fn hash_of(address: u64, bytes: &[u8]) -> u64 {
+    let bytes = (address..).zip(bytes).filter(|(_, byte)| **byte != 0);
+    let hashes = bytes.map(|(at, byte)| mixed(at, u64::from(*byte)));
+    hashes.fold(0, u64::wrapping_add)
+}
+
 type Checked<T> = Result<T, Box<MemoryError>>;
 
 impl Memory {
@@ -116,6 +136,8 @@ impl Memory {
             allocated: 0,
             changes: 0,
             counts_changes: false,
+            hash: 0,
+            copied: 0,
             shadow: Rc::default(),
             has_shadow: false,
         }
@@ -136,6 +158,10 @@ impl Memory {
         let id = self.next;
         self.next += 1;
         self.allocated += size as u64;
+        if self.counts_changes {
+            self.copied += size as u64;
+            self.hash = self.hash.wrapping_add(mixed(u64::from(id), size as u64));
+        }
         let (chunk, slot) = (id as usize / CHUNK, id as usize % CHUNK);
         if chunk == self.chunks.len() {
             self.chunks.push(Rc::new(Chunk {
@@ -162,6 +188,12 @@ impl Memory {
             return;
         };
         self.allocated -= object.bytes.len() as u64;
+        if self.counts_changes {
+            let id = u64::from(id.0);
+            let gone = hash_of(address_of(ObjectId(id as u32)), &object.bytes);
+            let allocated = mixed(id, object.bytes.len() as u64);
+            self.hash = self.hash.wrapping_sub(gone).wrapping_sub(allocated);
+        }
         let is_heap = object.region == Region::Heap;
         *slot = Slot::Freed { is_heap };
         chunk.live -= 1;
@@ -176,6 +208,11 @@ impl Memory {
             Slot::Live(object) => Some(object),
             Slot::Unused | Slot::Freed { .. } => None,
         }
+    }
+
+    /// The bytes of the table of objects.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        8 * self.chunks.len() as u64
     }
 
     /// The block that `free` of an address ends.
@@ -260,6 +297,7 @@ impl Memory {
     pub(crate) fn write(&mut self, address: u64, new: &[u8]) -> Checked<()> {
         let id = object_of(address);
         if let Some(chunk) = self.chunks.get_mut(id.0 as usize / CHUNK)
+            && let is_shared = Rc::strong_count(chunk) > 1
             && let chunk = Rc::make_mut(chunk)
             && let Slot::Live(object) = &mut chunk.slots[id.0 as usize % CHUNK]
             && !matches!(
@@ -267,11 +305,17 @@ impl Memory {
                 Region::Constant(_) | Region::Unknown(_) | Region::Foreign
             )
         {
+            if self.counts_changes {
+                self.copied += u64::from(is_shared) * size_of::<Chunk>() as u64;
+                self.copied += u64::from(Rc::strong_count(object) > 1) * object.size();
+            }
             let object = Rc::make_mut(object);
             let offset = offset_of(address) as usize;
             if let Some(old) = object.bytes.get_mut(offset..offset + new.len()) {
                 if self.counts_changes && *old != *new {
                     self.changes += 1;
+                    let (before, after) = (hash_of(address, old), hash_of(address, new));
+                    self.hash = self.hash.wrapping_sub(before).wrapping_add(after);
                 }
                 old.copy_from_slice(new);
                 if object.unwritten.is_some() {
@@ -353,6 +397,13 @@ impl Memory {
         if let Some(chunk) = self.chunks.get_mut(id.0 as usize / CHUNK)
             && let Slot::Live(object) = &mut Rc::make_mut(chunk).slots[id.0 as usize % CHUNK]
         {
+            if self.counts_changes {
+                let (before, after) = (
+                    hash_of(address_of(id), &object.bytes),
+                    hash_of(address_of(id), &bytes),
+                );
+                self.hash = self.hash.wrapping_sub(before).wrapping_add(after);
+            }
             Rc::make_mut(object).bytes = bytes.into_boxed_slice();
         }
     }

@@ -341,7 +341,7 @@ pub(crate) struct CallSite {
     pub(crate) unwind: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) bytes: u8,
     pub(crate) is_float: bool,

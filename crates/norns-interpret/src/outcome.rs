@@ -19,6 +19,8 @@ pub struct Outcome {
     pub decisions: Vec<Decision>,
     /// Operations executed.
     pub steps: u64,
+    /// How many locks were not taken because of `How::without_lock`.
+    pub locks_left_out: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +84,7 @@ pub struct Place {
 }
 
 /// Bytes that the program wrote.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Write {
     pub to: Channel,
     pub bytes: Vec<u8>,
@@ -140,6 +142,7 @@ impl Outcome {
             order: None,
             decisions: Vec::new(),
             steps: 0,
+            locks_left_out: 0,
         }
     }
 

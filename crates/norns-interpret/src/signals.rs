@@ -23,7 +23,7 @@ pub(crate) const SA_RESTART: u32 = 0x1000_0000;
 pub(crate) const SA_NODEFER: u32 = 0x4000_0000;
 pub(crate) const SA_RESETHAND: u32 = 0x8000_0000;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Signals {
     pub(crate) actions: BTreeMap<u8, Action>,
     /// For whichever thread takes it first.
@@ -34,21 +34,21 @@ pub(crate) struct Signals {
 }
 
 /// What `sigaction` sets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Action {
     pub(crate) handler: u64,
     pub(crate) mask: u64,
     pub(crate) flags: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Signal {
     pub(crate) number: u8,
     /// Where it comes from, as `si_code` says it.
     pub(crate) code: i32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Timer {
     /// When it expires next, in simulated nanoseconds.
     pub(crate) due: Option<u64>,
@@ -58,7 +58,7 @@ pub(crate) struct Timer {
 }
 
 /// What a timer does when it expires.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) enum Expiration {
     Signal(u8),
     /// Calls a function in a thread of its own.

@@ -1,6 +1,6 @@
 //! The state of a run: memory, threads, synchronisation, files. A clone shares what neither side changes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use norns_ir::PlaceId;
@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub(crate) steps: u64,
     /// Nanoseconds that passed while all threads slept.
     pub(crate) slept: u64,
+    /// How often the program has asked what time it is.
+    pub(crate) asked_for_time: u64,
     /// Raised by what leaves the process and by other effects that are not in memory.
     pub(crate) effects: u64,
     pub(crate) random: u64,
@@ -38,16 +40,20 @@ pub(crate) struct State {
     pub(crate) histories: Rc<Histories>,
     /// Objects of the C library by name: `stdout`, `environ`, what `getenv` returned.
     pub(crate) named: BTreeMap<Vec<u8>, ObjectId>,
+    /// Local variables whose addresses other threads may know; kept by explorations only.
+    pub(crate) escaped: Rc<BTreeSet<ObjectId>>,
+    /// How many locks were not taken because the run is to do without.
+    pub(crate) locks_left_out: u64,
 }
 
 /// A function that runs when the process or a thread ends.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub(crate) struct Handler {
     pub(crate) function: u64,
     pub(crate) argument: u64,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 pub(crate) struct Exception {
     pub(crate) r#type: u64,
     pub(crate) destructor: u64,
@@ -55,7 +61,7 @@ pub(crate) struct Exception {
     pub(crate) references: u32,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 pub(crate) struct Thread {
     pub(crate) registers: Vec<u64>,
     /// For each register, what it is as a function of the input; registers beyond the end are constants.
@@ -106,7 +112,7 @@ pub(crate) struct Thread {
 }
 
 /// What a thread did when a handler began.
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 pub(crate) struct Interrupted {
     /// The number of the handler's frame.
     pub(crate) depth: usize,
@@ -118,7 +124,7 @@ pub(crate) struct Interrupted {
 }
 
 /// Where `longjmp` goes on.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub(crate) struct Jump {
     pub(crate) depth: usize,
     pub(crate) function: u32,
@@ -127,14 +133,14 @@ pub(crate) struct Jump {
     pub(crate) mask: Option<u64>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Hash)]
 pub(crate) struct Cancellation {
     pub(crate) is_requested: bool,
     pub(crate) is_disabled: bool,
     pub(crate) is_asynchronous: bool,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub(crate) struct Buffered {
     pub(crate) address: u64,
     pub(crate) bytes: u8,
@@ -142,14 +148,14 @@ pub(crate) struct Buffered {
     pub(crate) place: Option<PlaceId>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Status {
     Ready,
     Waiting { wait: Wait, deadline: Option<u64> },
     Ended,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Resume {
     None,
     /// The wait is over, in time or not.
@@ -165,13 +171,13 @@ pub(crate) enum Resume {
 }
 
 /// Insertion sort by the program's own comparison.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Sort {
     pub(crate) outer: u64,
     pub(crate) inner: u64,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 pub(crate) struct Frame {
     pub(crate) function: u32,
     pub(crate) pc: u32,
@@ -186,7 +192,7 @@ pub(crate) struct Frame {
 }
 
 /// What happens when a function returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum After {
     /// The caller gets the result and goes on after its call.
     Caller,
@@ -267,11 +273,12 @@ impl Thread {
 }
 
 impl State {
+    /// A day of the year 2023, so that programs find a plausible date.
+    pub(crate) const START: u64 = 1_700_000_000_000_000_000;
+
     /// The simulated time in nanoseconds: each operation takes one.
     pub(crate) fn now(&self) -> u64 {
-        /// A day of the year 2023, so that programs find a plausible date.
-        const START: u64 = 1_700_000_000_000_000_000;
-        START + self.steps + self.slept
+        Self::START + self.steps + self.slept
     }
 
     pub(crate) fn synchronisation_mut(&mut self) -> &mut Synchronisation {

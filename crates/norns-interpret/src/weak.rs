@@ -54,13 +54,13 @@ impl Clock {
 }
 
 /// The last writes of all shared locations, and what synchronisation objects carry.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Histories {
     locations: BTreeMap<u64, Location>,
     pub(crate) objects: BTreeMap<u64, Clock>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Location {
     bytes: u8,
     /// The number of the first write in `writes`.
@@ -69,7 +69,7 @@ struct Location {
     writes: Vec<Written>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Written {
     pub(crate) value: u64,
     /// `None` for the initial value.
@@ -80,7 +80,7 @@ pub(crate) struct Written {
 }
 
 /// What one thread has read, and its fences.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct View {
     /// For each location: the number of the write that was read last, of the newest one at that time, and
     /// how often it was read again since.

@@ -57,7 +57,7 @@ fn each_model_shows_what_it_allows_and_no_more() {
                 ..How::default()
             };
             let exploration = explore(&program, &Input::default(), &how);
-            assert!(exploration.is_complete, "{} under {name}", path.display());
+            assert!(exploration.is_complete(), "{} under {name}", path.display());
             println!("{} under {name}: {} runs", path.display(), exploration.runs);
             if let Some(wanted) = expected(&text, "outputs", name, " ") {
                 let outputs = exploration.outcomes.iter().map(|outcome| {

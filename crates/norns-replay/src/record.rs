@@ -190,6 +190,8 @@ pub struct Kept<'a> {
     pub output: &'a Path,
     /// Its standard input, if that is to be copied.
     pub input: &'a Path,
+    /// What it sends through sockets, if that is to be kept.
+    pub sent: Option<&'a Path>,
 }
 
 /// Runs the program once, under limits; if its standard input is kept, later runs read that. `play` is
@@ -205,6 +207,7 @@ pub fn record(
     let trace = kept.trace;
     let keep_input = (program.input == Input::Copied).then(|| kept.input.to_path_buf());
     let mut variables = how.variables(trace);
+    variables.extend(kept.sent.map(|path| (environment::SENT, path.into())));
     if limits.events < u64::MAX {
         // Somewhat more than are kept, since not everything that the recorder counts becomes an event.
         let most = limits.events.saturating_add(limits.events / 8);

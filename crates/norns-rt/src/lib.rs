@@ -35,6 +35,7 @@ mod lock;
 mod memory;
 mod mode;
 mod operation;
+mod outputs;
 mod real;
 mod record;
 mod rest;

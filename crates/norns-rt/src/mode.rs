@@ -161,6 +161,7 @@ unsafe extern "C" fn construct(
     unsafe {
         crate::files::begin(variables);
         crate::inputs::begin(variables);
+        crate::outputs::begin(variables);
         crate::sites::read_plan(variables);
     }
     // SAFETY: as above.

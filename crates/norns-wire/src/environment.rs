@@ -34,6 +34,8 @@ pub const FILES: &str = "NORNS_FILES";
 pub const INPUTS: &str = "NORNS_INPUTS";
 /// The path of such a file, from which a replay takes the time and random bytes.
 pub const SERVED: &str = "NORNS_SERVED";
+/// The absolute path of a file to which everything is appended that is sent through sockets.
+pub const SENT: &str = "NORNS_SENT";
 /// The plan: which sites are on, as names of events with a space between them. `*` is all events, and
 /// `wait-loop` the sites of loops that wait on a condition. Without it all sites sleep.
 pub const PLAN: &str = "NORNS_PLAN";
@@ -190,6 +192,9 @@ impl Point {
 pub enum Constraint {
     /// The second waits until another thread has passed the first.
     Order { first: Point, second: Point },
+    /// As `Order`, and the thread that has passed the first lets others run before it goes on, as long as they
+    /// do something.
+    Held { first: Point, second: Point },
     /// The first waits until no other thread can go on.
     Last { first: Point },
     /// The thread that has passed `first` waits before `last` until another one has passed `other`, which
@@ -219,6 +224,7 @@ impl Constraint {
     fn word(&self) -> &'static str {
         match self {
             Constraint::Order { .. } => "order",
+            Constraint::Held { .. } => "held",
             Constraint::Last { .. } => "last",
             Constraint::Between { .. } => "between",
             Constraint::Apart { .. } => "apart",
@@ -228,7 +234,9 @@ impl Constraint {
     /// Its points in their order.
     pub fn points(&self) -> [Option<Point>; 3] {
         match *self {
-            Constraint::Order { first, second } => [Some(first), Some(second), None],
+            Constraint::Order { first, second } | Constraint::Held { first, second } => {
+                [Some(first), Some(second), None]
+            }
             Constraint::Last { first } => [Some(first), None, None],
             Constraint::Between { first, other, last }
             | Constraint::Apart { first, other, last } => [Some(first), Some(other), Some(last)],
@@ -242,6 +250,10 @@ impl Constraint {
         let mut next = || Point::parse(&mut fields);
         let constraint = match word {
             "order" => Constraint::Order {
+                first,
+                second: next()?,
+            },
+            "held" => Constraint::Held {
                 first,
                 second: next()?,
             },
@@ -279,6 +291,10 @@ mod tests {
         let (first, other, last) = (point(0x40_1000), point(0x40_1010), point(0x40_1020));
         for constraint in [
             Constraint::Order {
+                first,
+                second: last,
+            },
+            Constraint::Held {
                 first,
                 second: last,
             },

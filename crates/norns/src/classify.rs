@@ -7,6 +7,7 @@ mod solver;
 mod variables;
 mod without_lock;
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use norns_classify::conclude::{self, conclude};
-use norns_classify::models;
+use norns_classify::models::{self, Models};
 use norns_classify::{Found, Options, Race, Shown, Unclassified};
 use norns_interpret::Input;
 use norns_model::NotAnalysed;
@@ -40,10 +41,13 @@ use variables::Word;
 #[derive(clap::Args)]
 #[command(after_help = "Exit status: 0 the race has a class, 2 Norns could not do its job.")]
 pub struct Arguments {
-    /// The finding's id, or its beginning; with --without-lock the sources, or a program built with
+    /// The finding's id, or its beginning; with --without-lock also the sources, or a program built with
     /// NORNS_BITCODE=1
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
+    /// With --without-lock and sources: the arguments of the program
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    words: Vec<OsString>,
     /// What if the mutex that is locked there were not? Interprets the program with and without
     #[arg(long, value_name = "FILE:LINE")]
     without_lock: Option<String>,
@@ -115,6 +119,11 @@ impl ExecutionArguments {
         self.interpret || !self.symbolic.is_empty() || self.invariant.is_some()
     }
 
+    /// Whether there are interpreted runs at all.
+    fn interprets(&self) -> bool {
+        self.looks_further() || self.memory != MemoryName::Sc
+    }
+
     fn options(&self) -> Options {
         Options {
             paths: self.paths,
@@ -151,7 +160,7 @@ impl ClassName {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(place) = &arguments.without_lock {
-        return without_lock::run(place, &arguments.ids, arguments.format);
+        return without_lock::run(place, &arguments);
     }
     let [id] = &arguments.ids[..] else {
         bail!(
@@ -180,6 +189,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         program: &program,
         arguments: &arguments.executions,
         limit: Duration::from_secs(arguments.time_limit),
+        fails: fails(&findings.not_analysed),
     };
     let deadline = Deadline::after(Duration::from_secs(arguments.budget));
     let reasons = classifier.classify(&mut [found], &deadline)?;
@@ -221,12 +231,14 @@ pub fn classify_all(
         };
         is_shown && finding.kind.group() == Group::Race
     };
+    let fails = fails(&findings.not_analysed);
     let mut races: Vec<&mut Finding> = findings.findings.iter_mut().filter(is_race).collect();
     let classifier = Classifier {
         run,
         program,
         arguments: &arguments,
         limit,
+        fails,
     };
     let reasons = classifier.classify(&mut races, deadline)?.into_iter();
     (findings.not_analysed).extend(reasons.map(|problem| NotAnalysed::Class { problem }));
@@ -241,6 +253,8 @@ struct Classifier<'a> {
     arguments: &'a ExecutionArguments,
     /// For one execution.
     limit: Duration,
+    /// The recorded run failed.
+    fails: bool,
 }
 
 impl Classifier<'_> {
@@ -266,10 +280,10 @@ impl Classifier<'_> {
             let own = &*findings[at];
             let id = variant.map_or(&own.id, |variant| &own.variants[variant].id);
             let mut share = deadline.left() / (all.len() - done) as u32;
-            if self.arguments.looks_further() {
+            if self.arguments.interprets() {
                 share /= 2;
             }
-            let shown = shown(own);
+            let shown = shown(own, self.fails);
             match self.execute(id, shown, Deadline::after(share))? {
                 Ok(found) => executed.push((at, variant, found)),
                 Err(reason) => reasons.push(format!("{id}: {reason}")),
@@ -305,12 +319,12 @@ impl Classifier<'_> {
                 seen.failure = seen.failure.as_ref().map(|what| what.replace(&folder, ""));
             }
             let own = variant.map_or(&*finding, |variant| &finding.variants[variant]);
-            interpreted.add(&own.places, &mut consequence);
+            interpreted.add(&own.places, deadline, &mut consequence);
             if self.arguments.looks_further() && consequence.class > Class::SpecViolated {
                 let searched = paths::Searched {
                     id: variant.map_or(&finding.id, |one| &finding.variants[one].id),
                     places: &own.places,
-                    shown: shown(finding),
+                    shown: shown(finding, self.fails),
                 };
                 match interpreted.read() {
                     Ok(code) => self.other_inputs(code, &searched, &share, &mut consequence)?,
@@ -355,6 +369,8 @@ struct Interpreted<'a> {
     program: &'a Program,
     memory: Memory,
     read: Option<Result<(norns_ir::Program, Input), String>>,
+    /// What the memory model allows.
+    models: Option<Result<Models, String>>,
 }
 
 impl<'a> Interpreted<'a> {
@@ -364,6 +380,7 @@ impl<'a> Interpreted<'a> {
             program,
             memory,
             read: None,
+            models: None,
         }
     }
 
@@ -378,7 +395,7 @@ impl<'a> Interpreted<'a> {
     }
 
     /// Adds what the memory model lets the race of these places do.
-    fn add(&mut self, places: &[Place], consequence: &mut Consequence) {
+    fn add(&mut self, places: &[Place], deadline: &Deadline, consequence: &mut Consequence) {
         let [first, second] = places else {
             return;
         };
@@ -386,20 +403,26 @@ impl<'a> Interpreted<'a> {
             return;
         }
         let memory = self.memory;
-        match self.read() {
-            Ok((program, input)) => {
-                let at = |place: &Place| (place.file.clone(), place.line);
-                let race = [at(first), at(second)];
-                models::explore_model(program, input, &race, memory, consequence);
-            }
-            Err(error) => {
-                let note = format!(
-                    "memory model {}: not looked at: {error}",
-                    self.memory.name()
-                );
+        let models = self.models.take().unwrap_or_else(|| {
+            let stage = Stage::begin("interpreting under the memory model");
+            let until = Deadline::after(deadline.left() / 2);
+            let has_time = || until.left() > Duration::ZERO;
+            let explored = match self.read() {
+                Ok((program, input)) => models::explore_model(program, input, memory, &has_time),
+                Err(error) => Err(format!("not looked at: {error}")),
+            };
+            drop(stage);
+            explored
+        });
+        let at = |place: &Place| (place.file.clone(), place.line);
+        match &models {
+            Ok(models) => models.add(&[at(first), at(second)], consequence),
+            Err(reason) => {
+                let note = format!("memory model {}: {reason}", memory.name());
                 consequence.evidence.notes.push(note);
             }
         }
+        self.models = Some(models);
     }
 }
 
@@ -427,8 +450,21 @@ fn read(run: &Run, program: &Program) -> Result<(norns_ir::Program, Input)> {
     Ok((code, input))
 }
 
+/// Whether the recorded run failed, by what was not analysed.
+fn fails(not_analysed: &[NotAnalysed]) -> bool {
+    not_analysed.iter().any(|reason| {
+        matches!(
+            reason,
+            NotAnalysed::AfterTheEnd {
+                is_failure: true,
+                ..
+            }
+        )
+    })
+}
+
 /// What the check has shown of a race.
-fn shown(finding: &Finding) -> Shown {
+fn shown(finding: &Finding, fails: bool) -> Shown {
     let stopped = Proof::BothHeld.describe();
     let by = match &finding.verdict {
         Some(Verdict::Confirmed(by) | Verdict::Observed(by)) => by.as_str(),
@@ -437,6 +473,7 @@ fn shown(finding: &Finding) -> Shown {
     Shown {
         is_confirmed: finding.status == Status::Confirmed,
         both_orders: by.contains(stopped),
+        fails,
     }
 }
 

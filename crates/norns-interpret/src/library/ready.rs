@@ -68,9 +68,9 @@ impl Machine<'_> {
 impl Call<'_, '_> {
     /// The end of a wait that begins now, or the one of the wait that goes on.
     pub(super) fn until(&mut self, nanoseconds: u64) -> u64 {
-        let now = self.machine.state.now();
-        let thread = self.machine.thread();
-        *thread.until.get_or_insert(now.saturating_add(nanoseconds))
+        let until = self.machine.state.now().saturating_add(nanoseconds);
+        let until = self.machine.deadline(until);
+        *self.machine.thread().until.get_or_insert(until)
     }
 
     /// Whether the wait of this call ended at its deadline.

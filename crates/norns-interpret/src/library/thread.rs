@@ -3,7 +3,7 @@
 use super::{Call, Done, Flow, Model, int};
 use crate::machine::{Stop, give_up, is_same_file};
 use crate::memory::{Region, address_of};
-use crate::outcome::End;
+use crate::outcome::{End, Place};
 use crate::state::{After, Handler, Resume, Status};
 use crate::synchronisation::{Mutex, MutexKind, Once, Remains, Wait};
 
@@ -141,11 +141,20 @@ pub(super) fn find(name: &str) -> Option<Model> {
                 .remove(&address);
             int(0)
         },
-        "pthread_rwlock_rdlock" => |call| read_lock(call, true),
+        "pthread_rwlock_rdlock" => |call| match call.leaves_lock_out() {
+            true => int(0),
+            false => read_lock(call, true),
+        },
         "pthread_rwlock_tryrdlock" => |call| read_lock(call, false),
-        "pthread_rwlock_wrlock" => |call| write_lock(call, true),
+        "pthread_rwlock_wrlock" => |call| match call.leaves_lock_out() {
+            true => int(0),
+            false => write_lock(call, true),
+        },
         "pthread_rwlock_trywrlock" => |call| write_lock(call, false),
-        "pthread_rwlock_unlock" => rwlock_unlock,
+        "pthread_rwlock_unlock" => |call| match call.was_left_out() {
+            true => int(0),
+            false => rwlock_unlock(call),
+        },
         "pthread_spin_init" | "pthread_spin_destroy" => |call| {
             let address = call.argument(0);
             call.machine
@@ -155,9 +164,15 @@ pub(super) fn find(name: &str) -> Option<Model> {
                 .remove(&address);
             int(0)
         },
-        "pthread_spin_lock" => |call| lock(call, Patience::Unlimited),
+        "pthread_spin_lock" => |call| match call.leaves_lock_out() {
+            true => int(0),
+            false => lock(call, Patience::Unlimited),
+        },
         "pthread_spin_trylock" => |call| lock(call, Patience::None),
-        "pthread_spin_unlock" => unlock,
+        "pthread_spin_unlock" => |call| match call.was_left_out() {
+            true => int(0),
+            false => unlock(call),
+        },
         "pthread_barrier_init" => barrier_init,
         "pthread_barrier_destroy" => |_| int(0),
         "pthread_barrier_wait" => barrier_wait,
@@ -250,12 +265,14 @@ impl Call<'_, '_> {
         let Some((file, line)) = &self.machine.how.without_lock else {
             return false;
         };
-        let is_it = self
-            .machine
-            .current_place()
+        // `std::lock_guard` takes it in a header.
+        let is_of_system = |place: &Place| place.file.starts_with("/usr/");
+        let stack = self.machine.stack_of(self.machine.state.current);
+        let is_it = { stack.iter().find(|place| !is_of_system(place)) }
             .is_some_and(|place| place.line == *line && is_same_file(&place.file, file));
         if is_it {
             let address = self.argument(0);
+            self.machine.state.locks_left_out += 1;
             self.machine.thread().left_out.push(address);
         }
         is_it

@@ -97,10 +97,12 @@ impl Machine<'_> {
             }
             Op::Store { value, .. } => {
                 let value = self.get(value);
+                self.let_escape(value);
                 self.write(address, bytes, value, None)?;
             }
             Op::AtomicStore { order, value, .. } => {
                 let value = self.get(value);
+                self.let_escape(value);
                 self.write(address, bytes, value, Some(order))?;
             }
             Op::Update {
@@ -111,6 +113,7 @@ impl Machine<'_> {
                 ..
             } => {
                 let value = self.get(value);
+                self.let_escape(value);
                 let old = self.begin_update(address, bytes, order)?;
                 let Some(new) = updated(update, old, value, bytes) else {
                     return give_up("a rare atomic update");
@@ -126,6 +129,7 @@ impl Machine<'_> {
                 ..
             } => {
                 let (expected, new) = (self.get(expected), self.get(new));
+                self.let_escape(new);
                 let old = self.begin_update(address, bytes, order)?;
                 if old == expected {
                     self.end_update(address, bytes, (old, new), order)?;
@@ -156,7 +160,9 @@ impl Machine<'_> {
             .object(object_of(address))
             .map(|object| &object.region)
         {
-            Some(Region::Stack(owner)) => *owner != current,
+            Some(Region::Stack(owner)) => {
+                *owner != current || self.state.escaped.contains(&object_of(address))
+            }
             Some(Region::Constant(_) | Region::ThreadLocal | Region::Foreign) | None => false,
             Some(
                 Region::Global(_)
@@ -165,6 +171,19 @@ impl Machine<'_> {
                 | Region::Unknown(_)
                 | Region::Library,
             ) => true,
+        }
+    }
+
+    /// Other threads may find what is stored or passed to them: if it is the address of a local variable, they
+    /// may access that.
+    pub(super) fn let_escape(&mut self, value: u64) {
+        let id = object_of(value);
+        let object = self.state.memory.object(id);
+        if self.explores
+            && object.is_some_and(|object| matches!(object.region, Region::Stack(_)))
+            && !self.state.escaped.contains(&id)
+        {
+            Rc::make_mut(&mut self.state.escaped).insert(id);
         }
     }
 

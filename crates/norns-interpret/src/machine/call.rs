@@ -152,6 +152,7 @@ impl<'p> Machine<'p> {
                 Ok(Some(Pause::Yield))
             }
             Flow::Wait(wait, deadline) => {
+                let deadline = deadline.map(|deadline| self.deadline(deadline));
                 self.thread().status = Status::Waiting { wait, deadline };
                 Ok(Some(Pause::Blocked))
             }
@@ -396,6 +397,7 @@ impl<'p> Machine<'p> {
         let Some(function) = function_at(function) else {
             return give_up("a thread that starts at what is no function");
         };
+        self.let_escape(argument);
         let current = self.state.current;
         self.drain_buffer(current)?;
         let number = self.state.threads.len();

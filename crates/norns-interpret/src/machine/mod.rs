@@ -185,6 +185,7 @@ impl<'p> Machine<'p> {
                 writes: Vec::new(),
                 steps: 0,
                 slept: 0,
+                asked_for_time: 0,
                 effects: 0,
                 random: 1,
                 exit_handlers: Vec::new(),
@@ -194,6 +195,8 @@ impl<'p> Machine<'p> {
                 exceptions: Rc::new(BTreeMap::new()),
                 histories: Rc::new(Histories::default()),
                 named: BTreeMap::new(),
+                locks_left_out: 0,
+                escaped: Rc::default(),
             },
             explores,
             watches: explores
@@ -383,7 +386,7 @@ impl<'p> Machine<'p> {
     }
 
     /// The places of a thread's frames, innermost first.
-    fn stack_of(&self, thread: usize) -> Vec<Place> {
+    pub(crate) fn stack_of(&self, thread: usize) -> Vec<Place> {
         let frames = self.state.threads[thread].frames.iter().rev();
         let places = frames.filter_map(|frame| {
             let function = &self.code.functions[frame.function as usize];
@@ -454,6 +457,7 @@ impl<'p> Machine<'p> {
             order,
             decisions: self.decisions,
             steps: self.state.steps,
+            locks_left_out: self.state.locks_left_out,
             end,
         };
         (outcome, path.unwrap_or_default())

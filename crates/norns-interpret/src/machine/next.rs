@@ -1,15 +1,16 @@
 //! What can happen next: which threads can go on, deadlocks, and loops that never end.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rustc_hash::FxHasher;
 
 use super::{Choice, Machine, Next, Pause, Seen, Stop};
 use crate::files::{Direction, Open};
+use crate::how::MemoryModel;
 use crate::memory::{Region, object_of};
 use crate::outcome::{Decision, End, MemoryErrorKind, Waiting};
 use crate::signals::{self, Expiration, Fate, Signal};
-use crate::state::{Resume, Status};
+use crate::state::{Resume, State, Status};
 use crate::synchronisation::Wait;
 
 /// After so many operations without an effect, states are compared.
@@ -296,21 +297,149 @@ impl Machine<'_> {
         Box::new(End::Deadlock(waiting))
     }
 
+    /// Lets the time pass until the first deadline, if any thread or timer waits for one.
+    fn sleep_until_due(&mut self) -> bool {
+        let now = self.state.now();
+        let threads = self.state.threads.iter();
+        let deadlines = threads.filter_map(|thread| match thread.status {
+            Status::Waiting { deadline, .. } => deadline,
+            Status::Ready | Status::Ended => None,
+        });
+        let due = deadlines.chain(self.next_expiration());
+        let Some(earliest) = due.filter(|due| *due > now).min() else {
+            return false;
+        };
+        self.state.slept += earliest - now;
+        self.endless = Endless::default();
+        true
+    }
+
     /// Raised by every change of memory and every effect.
     pub(crate) fn progress(&self) -> u64 {
         self.state.memory.changes + self.state.effects
     }
 
-    /// The state of the running thread, without memory.
-    pub(crate) fn hash_of_thread(&self) -> u64 {
+    /// The state of a thread, without memory.
+    pub(crate) fn hash_of_thread(&self, number: usize) -> u64 {
         let mut hasher = FxHasher::default();
-        let thread = &self.state.threads[self.state.current];
+        let thread = &self.state.threads[number];
+        number.hash(&mut hasher);
         thread.registers.hash(&mut hasher);
         for frame in &thread.frames {
             (frame.function, frame.pc).hash(&mut hasher);
         }
         self.state.synchronisation.hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// Whether a timer will raise a signal or call something.
+    pub(crate) fn waits_for_timer(&self) -> bool {
+        self.next_expiration().is_some()
+    }
+
+    /// The deadline of a wait. An exploration has waits end at any time, since all that a deadline
+    /// says is when, and threads can be slow.
+    pub(crate) fn deadline(&self, at: u64) -> u64 {
+        if self.explores { 0 } else { at }
+    }
+
+    /// The time, which a program that asks for it sees pass. In an exploration nothing else makes it pass.
+    pub(crate) fn time(&mut self) -> u64 {
+        self.state.effects += 1;
+        self.state.asked_for_time += 1;
+        match self.explores {
+            true => State::START + self.state.asked_for_time * 1_000_000,
+            false => self.state.now(),
+        }
+    }
+
+    /// Everything that decides what can still happen and what is said of it, memory by the sum of its hashes.
+    /// `None` where parts of it are not kept in a form that can be compared.
+    pub(crate) fn hash_of_state(&self) -> Option<u64> {
+        let Self {
+            program: _,
+            code: _,
+            input: _,
+            how,
+            state,
+            explores: _,
+            watches: _,
+            may_access,
+            chosen,
+            marks,
+            order: _,
+            decisions,
+            endless: _,
+            idle_expirations: _,
+            symbolic,
+        } = self;
+        if self.waits_for_timer() || chosen.is_some() || marks.is_some() || symbolic.is_some() {
+            return None;
+        }
+        let State {
+            memory,
+            threads,
+            current,
+            synchronisation,
+            files,
+            signals,
+            writes,
+            steps: _,
+            slept: _,
+            asked_for_time,
+            effects: _,
+            random,
+            exit_handlers,
+            quick_exit_handlers,
+            environment,
+            keys,
+            exceptions,
+            histories,
+            named,
+            locks_left_out,
+            escaped,
+        } = state;
+        let mut hasher = DefaultHasher::new();
+        (memory.hash, may_access, threads, current, synchronisation).hash(&mut hasher);
+        (
+            files,
+            signals,
+            writes,
+            random,
+            asked_for_time,
+            exit_handlers,
+        )
+            .hash(&mut hasher);
+        (
+            quick_exit_handlers,
+            environment,
+            keys,
+            exceptions,
+            named,
+            escaped,
+            locks_left_out > &0,
+        )
+            .hash(&mut hasher);
+        if how.memory != MemoryModel::SequentiallyConsistent {
+            histories.hash(&mut hasher);
+            for decision in decisions {
+                // Of two runs to one state, which of the reads returned an older value is said.
+                if let Decision::ReadOld { place, .. } = decision {
+                    place.hash(&mut hasher);
+                }
+            }
+        }
+        Some(hasher.finish())
+    }
+
+    /// About how many bytes this state has for itself, given what had been copied when its predecessor was kept.
+    pub(crate) fn own_bytes(&self, copied: u64) -> u64 {
+        let threads = self.state.threads.iter();
+        let threads =
+            threads.map(|thread| 8 * thread.registers.len() + 64 * thread.frames.len() + 1024);
+        let fixed =
+            threads.sum::<usize>() + 8 * self.state.writes.len() + 64 * self.decisions.len();
+        (self.state.memory.copied - copied) + self.state.memory.table_bytes() + fixed as u64
     }
 
     /// Ends a run whose states repeat: nothing left the process and memory did not change while every
@@ -353,6 +482,7 @@ impl Machine<'_> {
         let count = self.endless.seen.entry(hasher.finish()).or_default();
         *count += 1;
         match *count > REPEATS {
+            true if self.sleep_until_due() => Ok(()),
             true => Err(Box::new(End::EndlessLoop)),
             false => Ok(()),
         }

@@ -13,7 +13,7 @@ use crate::channels::{self, watching};
 use crate::files::{self, HERE, redirected};
 use crate::inputs::served;
 use crate::mode::{is_guarded, is_off};
-use crate::{inputs, interpose, real};
+use crate::{inputs, interpose, outputs, real};
 
 type Bytes = *mut c_void;
 
@@ -251,9 +251,11 @@ interpose! {
     }
     fn write(file: c_int, from: Bytes, size: usize) -> isize |pc| {
         buffer::kernel_reads(from, size, pc);
-        sending(file, size, || value(from, size), pc, || {
+        let result = sending(file, size, || value(from, size), pc, || {
             on(file, POLLOUT, || real_call::write(file, from, size))
-        })
+        });
+        outputs::sent(file, result, core::iter::once((from.cast_const().cast(), size)));
+        result
     }
     fn pwrite(file: c_int, from: Bytes, size: usize, at: i64) -> isize |pc| {
         buffer::kernel_reads(from, size, pc);
@@ -287,9 +289,11 @@ interpose! {
         buffer::reads_parts(parts, number, pc);
         let size = size_of_parts(parts, number);
         let first = buffer::first_part(parts, number);
-        sending(file, size, || value(first, size), pc, || {
+        let result = sending(file, size, || value(first, size), pc, || {
             on(file, POLLOUT, || real_call::writev(file, parts, count))
-        })
+        });
+        outputs::sent(file, result, buffer::pieces(parts, number));
+        result
     }
     fn pwritev(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize |pc| {
         buffer::reads_parts(parts, count.max(0) as usize, pc);
@@ -305,9 +309,11 @@ interpose! {
     }
     fn send(file: c_int, from: Bytes, size: usize, flags: c_int) -> isize |pc| {
         buffer::kernel_reads(from, size, pc);
-        sending(file, size, || 0, pc, || {
+        let result = sending(file, size, || 0, pc, || {
             on(file, POLLOUT, || real_call::send(file, from, size, flags))
-        })
+        });
+        outputs::sent(file, result, core::iter::once((from.cast_const().cast(), size)));
+        result
     }
     fn recvfrom(file: c_int, to: Bytes, size: usize, flags: c_int, address: Bytes, length: Bytes) -> isize |pc| {
         let call = || receiving(file, to.cast(), size, leaves(flags), pc, || {
@@ -322,9 +328,11 @@ interpose! {
         buffer::kernel_reads(from, size, pc);
         buffer::kernel_reads(address, length as usize, pc);
         let name = Name::given(address.cast(), length as usize);
-        sending_to(file, name, size, pc, || {
+        let result = sending_to(file, name, size, pc, || {
             on(file, POLLOUT, || real_call::sendto(file, from, size, flags, address, length))
-        })
+        });
+        outputs::sent(file, result, core::iter::once((from.cast_const().cast(), size)));
+        result
     }
     fn recvmsg(file: c_int, message: *mut Message, flags: c_int) -> isize |pc| {
         let size = size_of_message(message);
@@ -343,9 +351,13 @@ interpose! {
         buffer::reads_message(message, pc);
         let size = size_of_message(message);
         let (address, length) = buffer::name_of_message(message);
-        sending_to(file, Name::given(address, length), size, pc, || {
+        let result = sending_to(file, Name::given(address, length), size, pc, || {
             on(file, POLLOUT, || real_call::sendmsg(file, message, flags))
-        })
+        });
+        if result > 0 {
+            outputs::sent(file, result, buffer::pieces_of_message(message));
+        }
+        result
     }
     fn recvmmsg(file: c_int, messages: *mut Sent, count: c_uint, flags: c_int, time: Bytes) -> c_int |pc| {
         let mut result = 0;

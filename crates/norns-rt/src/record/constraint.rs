@@ -17,6 +17,9 @@ use crate::wire::environment::{self, Constraint};
 /// Each time counts as a millisecond for those that sleep.
 const PATIENCE: u32 = 20_000;
 const MOST_TURNS: u32 = 50_000;
+/// The same for a thread that lets others run after its access.
+const PATIENCE_AFTER: u32 = 100;
+const MOST_TURNS_AFTER: u32 = 5_000;
 /// Of so many threads it is known how often they came to a place; of the others every time counts.
 const THREADS: usize = 256;
 
@@ -25,6 +28,7 @@ const ORDER: u8 = 1;
 const LAST: u8 = 2;
 const BETWEEN: u8 = 3;
 const APART: u8 = 4;
+const HELD: u8 = 5;
 
 /// A place of the constraint; see `environment::Point`.
 struct Place {
@@ -45,6 +49,8 @@ static PLACES: [Place; 3] = [const {
 /// The first thread that has passed the first or second place, plus one; with `APART`, the thread that is
 /// between the first and the last. 0: none.
 static PASSED: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+/// With `HELD`, the thread that lets others run before its next access, plus one.
+static HOLDS: AtomicU32 = AtomicU32::new(0);
 /// How often each thread has come to where it may have to wait.
 static ARRIVALS: [[AtomicU32; 3]; THREADS] = [const { [const { AtomicU32::new(0) }; 3] }; THREADS];
 /// How many accesses threads have made.
@@ -63,6 +69,7 @@ pub unsafe fn begin(variables: *const *const c_char) {
     };
     let kind = match constraint {
         Constraint::Order { .. } => ORDER,
+        Constraint::Held { .. } => HELD,
         Constraint::Last { .. } => LAST,
         Constraint::Between { .. } => BETWEEN,
         Constraint::Apart { .. } => APART,
@@ -91,19 +98,28 @@ fn wait_at(pc: u64) {
         return;
     };
     let me = thread.number + 1;
+    if HOLDS.load(Ordering::Relaxed) == me {
+        HOLDS.store(0, Ordering::Relaxed);
+        let_others_run(PATIENCE_AFTER, MOST_TURNS_AFTER, || true);
+    }
     if waits_here(pc).contains(&true) {
-        let (mut idle, mut turns) = (0, 0);
         let here = waits_here_from_now(pc, me);
-        let mut progress = PROGRESS.load(Ordering::Relaxed);
-        while must_wait(here, me) && idle < PATIENCE && turns < MOST_TURNS {
-            serial::preempt();
-            let now = PROGRESS.load(Ordering::Relaxed);
-            idle = if now == progress { idle + 1 } else { 0 };
-            turns += 1;
-            progress = now;
-        }
+        let_others_run(PATIENCE, MOST_TURNS, || must_wait(here, me));
     }
     pass(pc, me);
+}
+
+/// Lets other threads run while that is wanted, until they did nothing `patience` times.
+fn let_others_run(patience: u32, most_turns: u32, is_wanted: impl Fn() -> bool) {
+    let (mut idle, mut turns) = (0, 0);
+    let mut progress = PROGRESS.load(Ordering::Relaxed);
+    while is_wanted() && idle < patience && turns < most_turns {
+        serial::preempt();
+        let now = PROGRESS.load(Ordering::Relaxed);
+        idle = if now == progress { idle + 1 } else { 0 };
+        turns += 1;
+        progress = now;
+    }
 }
 
 /// For each place, whether threads may have to wait there before this program counter.
@@ -130,7 +146,7 @@ fn passed(place: usize) -> u32 {
 fn must_wait(here: [bool; 3], me: u32) -> bool {
     let other_at = |place| passed(place) != 0 && passed(place) != me;
     match KIND.load(Ordering::Relaxed) {
-        ORDER => here[1] && !other_at(0),
+        ORDER | HELD => here[1] && !other_at(0),
         LAST => here[0],
         // Two threads can run the same code: who has passed the first place is the one in between.
         BETWEEN if passed(0) == me => here[2] && !other_at(1),
@@ -144,7 +160,9 @@ fn pass(pc: u64, me: u32) {
     let waits = |place: usize| PLACES[place].wait.load(Ordering::Relaxed) == pc;
     let passes = |place: usize| PLACES[place].pass.load(Ordering::Relaxed) == pc;
     let set = |place: usize| {
-        let _ = PASSED[place].compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed);
+        let passed = &PASSED[place];
+        let was_first = passed.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed);
+        was_first.is_ok()
     };
     match KIND.load(Ordering::Relaxed) {
         APART => {
@@ -156,10 +174,10 @@ fn pass(pc: u64, me: u32) {
                 PASSED[0].store(if waits(0) { me } else { 0 }, Ordering::Relaxed);
             }
         }
-        ORDER | BETWEEN => {
+        ORDER | HELD | BETWEEN => {
             let is_in_between = passed(0) == me;
-            if passes(0) {
-                set(0);
+            if passes(0) && set(0) && KIND.load(Ordering::Relaxed) == HELD {
+                HOLDS.store(me, Ordering::Relaxed);
             }
             if passes(1) && !is_in_between {
                 set(1);

@@ -118,6 +118,7 @@ impl<'a> Checked<'a> {
             trace: &trace,
             output: &output,
             input: &path("input"),
+            sent: None,
         };
         let recorded = record(self.program, &kept, files, play, limits, how)?;
         let conversation = recorded.conversation;

@@ -71,6 +71,8 @@ impl norns_classify::Program for Executions<'_> {
 
     fn execute(&mut self, how: ForFailure) -> Result<Executed> {
         let (trace, output) = (self.path("order.norns"), self.path("order.txt"));
+        let sent = self.path("order.sent");
+        let _ = fs::remove_file(&sent);
         fs::write(&output, "").with_context(|| format!("cannot write {}", output.display()))?;
         let usual = self
             .longest
@@ -87,6 +89,7 @@ impl norns_classify::Program for Executions<'_> {
             trace: &trace,
             output: &output,
             input: &self.path("order.input"),
+            sent: Some(&sent),
         };
         let begin = Instant::now();
         let recorded = record(
@@ -103,7 +106,7 @@ impl norns_classify::Program for Executions<'_> {
         Ok(Executed {
             ended: recorded.ended,
             output: printed(&output, 0)?,
-            files: changed(&files)?,
+            files: left(&files, &sent)?,
             trace: recorded.recording.trace,
         })
     }
@@ -111,6 +114,22 @@ impl norns_classify::Program for Executions<'_> {
     fn has_time(&self) -> bool {
         self.deadline.left() > self.longest.unwrap_or_default()
     }
+}
+
+/// What a run left besides its output: files, and what it sent.
+fn left(files: &Files, sent: &Path) -> Result<Vec<(String, String)>> {
+    let mut all = changed(files)?;
+    match fs::read(sent) {
+        Ok(bytes) => all.push((
+            "what it sends".into(),
+            String::from_utf8_lossy(&bytes).into(),
+        )),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", sent.display()));
+        }
+    }
+    Ok(all)
 }
 
 /// The files of a private layer, by path, with what is in them.

@@ -45,6 +45,7 @@ pub fn run(
             trace: &trace,
             output: &output,
             input: &folder.join("again.input"),
+            sent: None,
         };
         let mut program = program.clone();
         let files = inputs::private_files(run);

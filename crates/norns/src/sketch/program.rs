@@ -152,6 +152,7 @@ impl norns_sketch::Program for Repeated<'_> {
             trace: &trace,
             output: &output,
             input: &path("input"),
+            sent: None,
         };
         let begin = Instant::now();
         let recorded = record(
