@@ -28,13 +28,22 @@ pub enum How {
     Delayed { seed: u64 },
     /// Timed operations give up early and releases come late, which shows what the program does when
     /// a wait times out or a try fails.
-    Impatiently,
+    Impatiently { late: Late },
     /// One thread at a time, with the values of its accesses; the seed decides which thread runs
     /// when.
     WithValues { seed: u64 },
     /// One of many runs that look for the cause of a failure: from the beginning of the program on, with
     /// the failure as an event of the trace.
     ForFailure(ForFailure),
+}
+
+/// Who comes late in an impatient recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// Threads begin late: who waits for them waits in vain.
+    Created,
+    /// Threads go on late when they have created another one.
+    Creators,
 }
 
 /// A run that looks for the cause of a failure.
@@ -64,7 +73,7 @@ impl How {
     /// The mode of the runtime.
     pub fn mode(self) -> Mode {
         match self {
-            How::Naturally | How::Delayed { .. } | How::Impatiently => Mode::Record,
+            How::Naturally | How::Delayed { .. } | How::Impatiently { .. } => Mode::Record,
             How::WithValues { .. } => Mode::RecordValues,
             How::ForFailure(run) => match run.disturbance {
                 Disturbance::Nothing | Disturbance::Delays { .. } => Mode::Record,
@@ -96,8 +105,12 @@ impl How {
                 variables.push((environment::CONSTRAINT, value.into()));
             }
         }
-        if self == How::Impatiently {
-            variables.push((environment::IMPATIENT, "1".into()));
+        if let How::Impatiently { late } = self {
+            let late = match late {
+                Late::Created => "created",
+                Late::Creators => environment::CREATORS,
+            };
+            variables.push((environment::IMPATIENT, late.into()));
         }
         variables
     }

@@ -174,6 +174,7 @@ unsafe extern "C" fn thread_ends(block: *mut c_void) {
             control::serial::regain();
         }
     }
+    channels::robust::owner_may_end();
     if is_recording() {
         record::thread_ends(current);
     }

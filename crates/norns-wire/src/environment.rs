@@ -16,8 +16,10 @@ pub const SEED: &str = "NORNS_SEED";
 /// A decimal number: the recording may end when it has more than so many events. The program goes on.
 pub const MOST_EVENTS: &str = "NORNS_MOST_EVENTS";
 /// If set, a recording makes timed operations give up early and holds back what others wait for, so
-/// that it shows what the program does then.
+/// that it shows what the program does then. With `CREATORS` whoever creates a thread is held back, otherwise
+/// the thread.
 pub const IMPATIENT: &str = "NORNS_IMPATIENT";
+pub const CREATORS: &str = "creators";
 /// The path of the schedule that a replay enforces.
 pub const SCHEDULE: &str = "NORNS_SCHEDULE";
 /// The path of the file to which the report is appended.

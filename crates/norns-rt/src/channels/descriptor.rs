@@ -9,8 +9,7 @@
 //! no order is. This is so for connections of local sockets with the same name, for datagrams, for
 //! timers, and for terminals.
 
-use super::socket;
-use super::{Key, kind};
+use super::{Key, files_watched, kind, others, socket};
 use crate::sys;
 
 /// One direction of a descriptor.
@@ -120,6 +119,31 @@ fn is_terminal(device: u64) -> bool {
     (136..=143).contains(&major) || (major == MASTERS && minor == 2)
 }
 
+/// Of `poll`: there is something to read, or room to write.
+pub const TO_READ: i16 = 1;
+pub const TO_WRITE: i16 = 4;
+
+/// Whether a call on this descriptor would not sleep.
+pub fn is_ready(file: i32, events: i16) -> bool {
+    const POLL: usize = 7;
+    let mut asked = [file, i32::from(events)];
+    // SAFETY: one `struct pollfd`, eight bytes, which live until the call returns.
+    unsafe { sys::call(POLL, asked.as_mut_ptr() as usize, 1, 0) != 0 }
+}
+
+fn flags(file: i32) -> isize {
+    const F_GETFL: usize = 3;
+    // SAFETY: has no effect on memory.
+    unsafe { sys::call(sys::FCNTL, file as usize, F_GETFL, 0) }
+}
+
+/// Whether a call on this descriptor fails where it would have to sleep.
+pub fn is_nonblocking(file: i32) -> bool {
+    const NONBLOCKING: isize = 0o4000;
+    let flags = flags(file);
+    flags < 0 || flags & NONBLOCKING != 0
+}
+
 /// How many bytes are there to be read now.
 pub fn waiting(file: i32) -> u64 {
     const IOCTL: usize = 16;
@@ -132,10 +156,8 @@ pub fn waiting(file: i32) -> u64 {
 
 /// Whether something can be written through this descriptor.
 pub fn is_writable(file: i32) -> bool {
-    const F_GETFL: usize = 3;
     const ACCESS: isize = 3;
-    // SAFETY: has no effect on memory.
-    let flags = unsafe { sys::call(sys::FCNTL, file as usize, F_GETFL, 0) };
+    let flags = flags(file);
     flags >= 0 && flags & ACCESS != 0
 }
 
@@ -229,7 +251,20 @@ fn anonymous(file: i32) -> Ways {
             ..Ways::NONE
         };
     }
-    if length == 0 || name(b"[eventpoll]") || name(b"[pidfd]") {
+    if name(b"[pidfd]") {
+        // Ready when its process has ended.
+        return Ways {
+            into: Way::Everything(others::key()),
+            ..Ways::NONE
+        };
+    }
+    if name(b"inotify") || name(b"[inotify]") || name(b"[fanotify]") {
+        return Ways {
+            into: Way::Everything(files_watched::key()),
+            ..Ways::NONE
+        };
+    }
+    if length == 0 || name(b"[eventpoll]") {
         return Ways::NONE;
     }
     Ways {

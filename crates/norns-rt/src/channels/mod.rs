@@ -9,7 +9,11 @@
 
 pub mod descriptor;
 pub mod file_lock;
+pub mod files_watched;
 pub mod life;
+pub mod names;
+pub mod others;
+pub mod robust;
 pub mod signal;
 pub mod socket;
 pub mod stream;
@@ -56,6 +60,11 @@ pub mod kind {
     pub const SIGNAL: u8 = 21;
     pub const SIGNAL_ACTION: u8 = 22;
     pub const NUMBER: u8 = 23;
+    pub const NAME: u8 = 24;
+    pub const OPENED: u8 = 25;
+    pub const FILES_WATCHED: u8 = 26;
+    pub const ASYNCHRONOUS: u8 = 27;
+    pub const ROBUST: u8 = 28;
 }
 
 /// Whether somebody wants to know: the recorder once there are threads, or the detector.
@@ -124,6 +133,14 @@ fn forget(message: Message) {
     }
 }
 
+/// Lets others run before a send, as this recording wants it.
+fn hold_back() {
+    if is_recording() {
+        record::noise::delay();
+        record::impatience::hold_back();
+    }
+}
+
 /// Before a call that may send up to `wanted` through a channel whose amounts are counted.
 pub fn begin_send(
     key: Key,
@@ -132,9 +149,7 @@ pub fn begin_send(
     initial: impl FnOnce() -> u64,
     pc: usize,
 ) -> Sending {
-    if is_recording() {
-        record::noise::delay();
-    }
+    hold_back();
     let mut teller = Teller::new(pc);
     TABLE.with(|table| {
         let sending = table.begin_send(key, sender, wanted, initial, &mut forget);
@@ -154,9 +169,7 @@ pub fn send(key: Key, pc: usize) {
     if !watching() {
         return;
     }
-    if is_recording() {
-        record::noise::delay();
-    }
+    hold_back();
     let mut teller = Teller::new(pc);
     TABLE.with(|table| {
         teller.sends(table.uncounted(key, ALL, || 0, &mut forget));
@@ -229,6 +242,11 @@ pub fn has_receiver(key: Key) -> bool {
     TABLE.with(|table| table.has_receiver(key, &mut forget))
 }
 
+/// Whether some thread of this process has sent something to this channel.
+pub fn has_sender(key: Key) -> bool {
+    TABLE.with(|table| table.has_sender(key))
+}
+
 /// From here on the amounts of this channel are not known.
 fn lose_count(key: Key) {
     TABLE.with(|table| table.lose_count(key, &mut forget));
@@ -236,12 +254,13 @@ fn lose_count(key: Key) {
 
 /// There is another process that has the same descriptors.
 pub fn process_forked() {
+    others::started();
     TABLE.with(Table::lose_all_counts);
 }
 
 /// The child process after a fork: threads that held a lock are gone.
 pub fn forked() {
-    TABLE.force(Table::lose_all_counts);
+    TABLE.force(Table::begin_anew);
     socket::forked();
     unknown::forked();
     watches::forked();

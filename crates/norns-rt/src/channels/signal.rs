@@ -2,9 +2,8 @@
 
 use core::ffi::c_int;
 
-use super::{Key, kind, receive_each, send};
-use crate::guard;
-use crate::real;
+use super::{Key, has_sender, kind, others, receive_each, send, watching};
+use crate::{guard, real, sys};
 
 real! {
     fn pthread_self() -> usize;
@@ -66,4 +65,28 @@ pub fn received(signal: c_int, pc: usize) {
         action(signal),
     ];
     receive_each(keys, pc);
+    if others::are_there() && !keys[..3].iter().any(|key| has_sender(*key)) {
+        others::got(pc);
+    }
+}
+
+/// The running thread has asked which signals wait for it.
+pub fn pending(pc: usize) {
+    const RT_SIGPENDING: usize = 127;
+    if !watching() {
+        return;
+    }
+    let mut waiting = 0u64;
+    // SAFETY: the kernel writes one word.
+    unsafe {
+        sys::call(
+            RT_SIGPENDING,
+            &raw mut waiting as usize,
+            size_of::<u64>(),
+            0,
+        )
+    };
+    for number in (1..=64).filter(|number| waiting >> (number - 1) & 1 != 0) {
+        received(number, pc);
+    }
 }

@@ -1,14 +1,17 @@
 //! Streams of the C library, which reads and writes inside itself, when and how much it likes. What
 //! goes through one is not counted: who reads comes after all that was written so far.
 //!
-//! A program that prints is not slowed down for it: of the standard streams only those count that
-//! some thread of the program reads from.
+//! A program that prints is not slowed down for it: of the standard streams, and of files, only those
+//! count that some thread of the program reads from, or another process.
 
 use core::ffi::c_void;
 
 use super::descriptor::{self, Way};
 use super::transfer::closing;
-use super::{Key, has_receiver, lose_count, receive, receive_end, send, watching};
+use super::{
+    Key, expect, files_watched, has_receiver, has_sender, lose_count, others, receive, receive_end,
+    send, watching,
+};
 
 /// The descriptor of a stream; below zero if it has none.
 ///
@@ -52,9 +55,13 @@ pub unsafe fn closes(stream: *mut c_void, pc: usize) {
 
 fn sends(key: Key, file: i32, pc: usize) {
     const STANDARD: i32 = 2;
-    if file > STANDARD || has_receiver(key) {
+    let has_receiver = has_receiver(key);
+    if file > STANDARD || has_receiver {
         lose_count(key);
         send(key, pc);
+    }
+    if file > STANDARD && !has_receiver {
+        others::given(pc);
     }
 }
 
@@ -76,12 +83,13 @@ pub fn writes_to(file: i32, pc: usize) {
     }
     match descriptor::ways(file).out {
         Way::Stream { key, .. } | Way::Everything(key) => sends(key, file, pc),
-        Way::Nothing
-        | Way::File(_)
-        | Way::Counter(_)
-        | Way::Connections(_)
-        | Way::Signals
-        | Way::Unknown => {}
+        Way::File(key) => {
+            files_watched::change(pc);
+            if has_receiver(key) {
+                send(key, pc);
+            }
+        }
+        Way::Nothing | Way::Counter(_) | Way::Connections(_) | Way::Signals | Way::Unknown => {}
     }
 }
 
@@ -90,12 +98,15 @@ pub fn writes_to(file: i32, pc: usize) {
 /// # Safety
 /// `stream` is an open stream.
 pub unsafe fn has_read(stream: *mut c_void, pc: usize) {
-    if !watching() {
-        return;
+    if watching() {
+        // SAFETY: the caller's promise.
+        has_read_from(unsafe { file(stream) }, pc);
     }
-    // SAFETY: the caller's promise.
-    let file = unsafe { file(stream) };
-    if file < 0 {
+}
+
+/// As `has_read`, with a descriptor.
+pub fn has_read_from(file: i32, pc: usize) {
+    if !watching() || file < 0 {
         return;
     }
     match descriptor::ways(file).into {
@@ -103,12 +114,14 @@ pub unsafe fn has_read(stream: *mut c_void, pc: usize) {
             lose_count(key);
             receive(key, pc);
             receive_end(key, pc);
+            if !has_sender(key) {
+                others::got(pc);
+            }
         }
-        Way::Nothing
-        | Way::File(_)
-        | Way::Counter(_)
-        | Way::Connections(_)
-        | Way::Signals
-        | Way::Unknown => {}
+        Way::File(key) => {
+            expect(key);
+            receive(key, pc);
+        }
+        Way::Nothing | Way::Counter(_) | Way::Connections(_) | Way::Signals | Way::Unknown => {}
     }
 }

@@ -80,6 +80,8 @@ struct Channel {
     inexact: bool,
     /// Some thread of this process receives from it, or has tried.
     has_receiver: bool,
+    /// Some thread of this process has sent something.
+    has_sender: bool,
     /// Who sends, where that is one descriptor: another one is another connection.
     sender: u64,
     last_number: u32,
@@ -101,6 +103,7 @@ const UNUSED: Channel = Channel {
     used: 0,
     inexact: false,
     has_receiver: false,
+    has_sender: false,
     sender: 0,
     last_number: 0,
     sent: 0,
@@ -202,6 +205,7 @@ impl Table {
             }
             channel.sender = sender;
         }
+        channel.has_sender = true;
         channel.sending += wanted;
         let number = channel.add(forget);
         Sending {
@@ -244,6 +248,21 @@ impl Table {
         }
     }
 
+    /// In a process that was forked: what is there belongs to all, and who sends and receives was said
+    /// of another process.
+    pub fn begin_anew(&mut self) {
+        for channel in self.channels.iter_mut().flatten() {
+            channel.inexact = channel.key != 0;
+            (channel.has_receiver, channel.has_sender) = (false, false);
+        }
+    }
+
+    /// Whether some thread of this process has sent something to this channel.
+    pub fn has_sender(&self, key: Key) -> bool {
+        let mut set = self.channels[key.set()].iter();
+        set.any(|channel| channel.key == key.0 && channel.has_sender)
+    }
+
     /// Whether some thread of this process receives what is sent to this channel.
     pub fn has_receiver(&mut self, key: Key, forget: &mut dyn FnMut(Message)) -> bool {
         self.channel(key, || 0, forget).has_receiver
@@ -271,6 +290,7 @@ impl Table {
         forget: &mut dyn FnMut(Message),
     ) -> Message {
         let channel = self.channel(key, initial, forget);
+        channel.has_sender |= number == ALL;
         Message {
             channel: channel.identity,
             number,

@@ -2,10 +2,13 @@
 
 use super::descriptor::{self, Way, Ways};
 use super::{
-    begin_receive, begin_send, end_receive, end_send, file_lock, has_receiver, life, look, receive,
-    receive_end, send, send_end, signal, unknown, watching,
+    begin_receive, begin_send, end_receive, end_send, file_lock, files_watched, has_receiver,
+    has_sender, life, look, others, receive, receive_end, send, send_end, signal, unknown,
+    watching,
 };
-use crate::inputs;
+use crate::{inputs, sys};
+
+const EINVAL: i32 = 22;
 
 /// What a result of the C library says of an amount: errors are below zero.
 fn amount(result: isize) -> u64 {
@@ -41,9 +44,16 @@ fn send_through(
     }
     let ways = descriptor::ways(file);
     note_outside(&ways, pc);
-    match ways.out {
+    give_to_others(&ways, pc);
+    let waits_for_room = is_full(file, &ways);
+    let result = match ways.out {
         Way::Nothing | Way::Signals | Way::Connections(_) | Way::Unknown => call(),
-        Way::Everything(key) | Way::File(key) => {
+        Way::File(key) => {
+            files_watched::change(pc);
+            send(key, pc);
+            call()
+        }
+        Way::Everything(key) => {
             send(key, pc);
             call()
         }
@@ -61,6 +71,55 @@ fn send_through(
             end_send(sending, if result > 0 { value } else { 0 });
             result
         }
+    };
+    if waits_for_room && result > 0 && is_received(&ways) {
+        unknown::called(unknown::WRITE, pc);
+    }
+    result
+}
+
+/// Whether a call that sends now has to wait until somebody has received something.
+fn is_full(file: i32, ways: &Ways) -> bool {
+    matches!(ways.out, Way::Stream { .. } | Way::Counter(_))
+        && !descriptor::is_ready(file, descriptor::TO_WRITE)
+}
+
+/// Whether a thread of this process receives what is sent this way.
+fn is_received(ways: &Ways) -> bool {
+    match ways.out {
+        Way::Stream { key, .. } | Way::Counter(key) => has_receiver(key),
+        _ => false,
+    }
+}
+
+/// A call has waited until there was room in this descriptor. Which thread has made it is not known.
+pub fn found_room(file: i32, pc: usize) {
+    if is_received(&descriptor::ways(file)) {
+        unknown::called(unknown::WRITE, pc);
+    }
+}
+
+/// What another process may receive.
+fn give_to_others(ways: &Ways, pc: usize) {
+    if !others::are_there() {
+        return;
+    }
+    if let Way::Stream { key, .. } | Way::Everything(key) | Way::Counter(key) = ways.out
+        && !has_receiver(key)
+    {
+        others::given(pc);
+    }
+}
+
+/// What another process may have sent.
+fn get_from_others(ways: &Ways, pc: usize) {
+    if !others::are_there() {
+        return;
+    }
+    if let Way::Stream { key, .. } | Way::Everything(key) | Way::Counter(key) = ways.into
+        && !has_sender(key)
+    {
+        others::got(pc);
     }
 }
 
@@ -146,9 +205,13 @@ unsafe fn receive_through(
             if result >= 0 {
                 receive(key, pc);
             }
+            if result == 0 {
+                receive_end(key, pc);
+            }
             result
         }
         Way::File(key) => {
+            files_watched::change(pc);
             let result = call();
             if result > 0 {
                 receive(key, pc);
@@ -191,6 +254,7 @@ unsafe fn receive_through(
     };
     if result >= 0 {
         receive_outside(&ways, pc);
+        get_from_others(&ways, pc);
     }
     result
 }
@@ -206,7 +270,8 @@ pub fn found_ready(file: i32, ended: bool, pc: usize) {
     let ways = descriptor::ways(file);
     match ways.into {
         // A file is always ready.
-        Way::Nothing | Way::File(_) | Way::Signals => {}
+        Way::Nothing | Way::File(_) => {}
+        Way::Signals => signal::pending(pc),
         Way::Unknown => unknown::called(unknown::READ, pc),
         Way::Everything(key) => receive(key, pc),
         Way::Stream { key, .. } => {
@@ -219,6 +284,7 @@ pub fn found_ready(file: i32, ended: bool, pc: usize) {
         Way::Connections(key) => look(key, || 0, pc),
     }
     receive_outside(&ways, pc);
+    get_from_others(&ways, pc);
 }
 
 /// The descriptor is about to be closed, or the writing end of a connection: its reader may find the
@@ -227,18 +293,38 @@ pub fn closing(file: i32, pc: usize) {
     if !watching() {
         return;
     }
-    match descriptor::ways(file).out {
+    let ways = descriptor::ways(file);
+    give_to_others(&ways, pc);
+    match ways.out {
         Way::Stream { key, sender } if sender != 0 || descriptor::is_writable(file) => {
             send_end(key, || descriptor_content(file, sender), pc);
         }
         Way::Everything(key) => send(key, pc),
-        Way::File(_) => file_lock::closing(file, pc),
+        Way::File(_) => {
+            files_watched::change(pc);
+            file_lock::closing(file, pc);
+        }
         Way::Stream { .. }
         | Way::Nothing
         | Way::Counter(_)
         | Way::Connections(_)
         | Way::Signals
         | Way::Unknown => {}
+    }
+}
+
+/// The socket is about to be shut down: its reader, on either side, may find the end, and whoever waits
+/// for a connection gets an error.
+pub fn shutting_down(file: i32, how: i32, pc: usize) {
+    const WRITING: i32 = 1;
+    closing(file, pc);
+    if !watching() || how == WRITING {
+        return;
+    }
+    if let Way::Stream { key, .. } | Way::Everything(key) | Way::Connections(key) =
+        descriptor::ways(file).into
+    {
+        send_end(key, || 0, pc);
     }
 }
 
@@ -259,6 +345,10 @@ pub fn accepting(file: i32, pc: usize, call: impl FnOnce() -> i32) -> i32 {
     let receiving = begin_receive(key, 1, || 0);
     let result = call();
     end_receive(receiving, u64::from(result >= 0), false, pc);
+    // SAFETY: the error number of this thread.
+    if result < 0 && unsafe { sys::__errno_location().read() } == EINVAL {
+        receive_end(key, pc);
+    }
     if result >= 0 {
         life::accepted(result, pc);
         // From here on it is known that the other end sends to this process.

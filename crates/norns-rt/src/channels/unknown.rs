@@ -12,6 +12,8 @@ use crate::wire::Code;
 use crate::{attach, control};
 
 pub const READ: usize = 0;
+/// A write that waited until another thread had made room.
+pub const WRITE: usize = 1;
 pub const RECEIVE: usize = 45;
 const IO_CONTROL: usize = 16;
 

@@ -7,6 +7,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
+use crate::channels::{descriptor, others};
 use crate::control::{self, futex, serial};
 use crate::errno::EINTR;
 use crate::inputs::served;
@@ -35,7 +36,16 @@ mod real_functions {
         fn wait4(process: c_int, status: Bytes, options: c_int, usage: Bytes) -> c_int;
         fn waitid(kind: c_int, id: c_int, info: Bytes, options: c_int) -> c_int;
         fn system(command: *const c_char) -> c_int;
+        fn popen(command: *const c_char, how: *const c_char) -> Bytes;
         fn pclose(stream: Bytes) -> c_int;
+        fn posix_spawn(
+            process: *mut c_int, path: *const c_char, acts: Bytes, attributes: Bytes, arguments: Bytes,
+            environment: Bytes,
+        ) -> c_int;
+        fn posix_spawnp(
+            process: *mut c_int, name: *const c_char, acts: Bytes, attributes: Bytes, arguments: Bytes,
+            environment: Bytes,
+        ) -> c_int;
         fn mprotect(address: Bytes, size: usize, protection: c_int) -> c_int;
         fn madvise(address: Bytes, size: usize, advice: c_int) -> c_int;
         fn shmdt(address: Bytes) -> c_int;
@@ -60,16 +70,7 @@ impl Time {
     }
 }
 
-pub const POLLIN: i16 = 1;
-pub const POLLOUT: i16 = 4;
-
-/// Whether a call on this descriptor would not sleep.
-fn is_ready(file: c_int, events: i16) -> bool {
-    const POLL: usize = 7;
-    let mut asked = [file, i32::from(events)];
-    // SAFETY: one `struct pollfd`, eight bytes, which live until the call returns.
-    unsafe { sys::call(POLL, asked.as_mut_ptr() as usize, 1, 0) != 0 }
-}
+pub use crate::channels::descriptor::{TO_READ as POLLIN, TO_WRITE as POLLOUT};
 
 /// A call on a descriptor.
 #[inline(always)]
@@ -78,7 +79,7 @@ pub fn on<R>(file: c_int, events: i16, call: impl FnOnce() -> R) -> R {
         return guard::through_kernel(call);
     }
     values::settle();
-    if is_ready(file, events) {
+    if descriptor::is_ready(file, events) {
         call()
     } else {
         serial::away(call)
@@ -112,6 +113,15 @@ pub fn away_unless<R>(at_once: bool, call: impl FnOnce() -> R) -> R {
     } else {
         away(call)
     }
+}
+
+/// Waits with `call` for the end of a process, which it returns.
+fn waiting(pc: usize, call: impl FnOnce() -> c_int) -> c_int {
+    let result = away(call);
+    if result > 0 {
+        others::got(pc);
+    }
+    result
 }
 
 /// Sleeps for `duration` nanoseconds. Returns what is left of it if a signal came first; `None` when
@@ -226,21 +236,51 @@ interpose! {
 
     fn pause() -> c_int |pc| { away(|| real_call::pause()) }
     fn sigsuspend(mask: Bytes) -> c_int |pc| { away(|| real_call::sigsuspend(mask)) }
-    fn wait(status: Bytes) -> c_int |pc| { away(|| real_call::wait(status)) }
+    fn wait(status: Bytes) -> c_int |pc| { waiting(pc, || real_call::wait(status)) }
     fn waitpid(process: c_int, status: Bytes, options: c_int) -> c_int |pc| {
-        away(|| real_call::waitpid(process, status, options))
+        waiting(pc, || real_call::waitpid(process, status, options))
     }
     fn wait3(status: Bytes, options: c_int, usage: Bytes) -> c_int |pc| {
-        away(|| real_call::wait3(status, options, usage))
+        waiting(pc, || real_call::wait3(status, options, usage))
     }
     fn wait4(process: c_int, status: Bytes, options: c_int, usage: Bytes) -> c_int |pc| {
-        away(|| real_call::wait4(process, status, options, usage))
+        waiting(pc, || real_call::wait4(process, status, options, usage))
     }
     fn waitid(kind: c_int, id: c_int, info: Bytes, options: c_int) -> c_int |pc| {
-        away(|| real_call::waitid(kind, id, info, options))
+        let result = away(|| real_call::waitid(kind, id, info, options));
+        if result == 0 {
+            others::got(pc);
+        }
+        result
     }
-    fn system(command: *const c_char) -> c_int |pc| { away(|| real_call::system(command)) }
-    fn pclose(stream: Bytes) -> c_int |pc| { away(|| real_call::pclose(stream)) }
+    fn system(command: *const c_char) -> c_int |pc| {
+        others::starts(pc);
+        let result = away(|| real_call::system(command));
+        others::got(pc);
+        result
+    }
+    fn popen(command: *const c_char, how: *const c_char) -> Bytes |pc| {
+        others::starts(pc);
+        real_call::popen(command, how)
+    }
+    fn pclose(stream: Bytes) -> c_int |pc| {
+        others::given(pc);
+        let result = away(|| real_call::pclose(stream));
+        others::got(pc);
+        result
+    }
+    fn posix_spawn(
+        process: *mut c_int, path: *const c_char, acts: Bytes, attributes: Bytes, arguments: Bytes, environment: Bytes,
+    ) -> c_int |pc| {
+        others::starts(pc);
+        real_call::posix_spawn(process, path, acts, attributes, arguments, environment)
+    }
+    fn posix_spawnp(
+        process: *mut c_int, name: *const c_char, acts: Bytes, attributes: Bytes, arguments: Bytes, environment: Bytes,
+    ) -> c_int |pc| {
+        others::starts(pc);
+        real_call::posix_spawnp(process, name, acts, attributes, arguments, environment)
+    }
 
     // After these calls the bytes of the last write may not be readable any more.
     fn mprotect(address: Bytes, size: usize, protection: c_int) -> c_int |pc| {

@@ -52,6 +52,14 @@ mod real_functions {
         fn splice(from: c_int, from_at: Bytes, to: c_int, to_at: Bytes, size: usize, flags: c_uint) -> isize;
         fn tee(from: c_int, to: c_int, size: usize, flags: c_uint) -> isize;
         fn vmsplice(file: c_int, parts: *const Part, count: usize, flags: c_uint) -> isize;
+        fn poll(files: *mut c_int, count: usize, milliseconds: c_int) -> c_int;
+        fn copy_file_range(from: c_int, from_at: Bytes, to: c_int, to_at: Bytes, size: usize, flags: c_uint) -> isize;
+        fn preadv64(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize;
+        fn pwritev64(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize;
+        fn preadv2(file: c_int, parts: *const Part, count: c_int, at: i64, flags: c_int) -> isize;
+        fn pwritev2(file: c_int, parts: *const Part, count: c_int, at: i64, flags: c_int) -> isize;
+        fn preadv64v2(file: c_int, parts: *const Part, count: c_int, at: i64, flags: c_int) -> isize;
+        fn pwritev64v2(file: c_int, parts: *const Part, count: c_int, at: i64, flags: c_int) -> isize;
         fn accept(file: c_int, address: Bytes, length: Bytes) -> c_int;
         fn accept4(file: c_int, address: Bytes, length: Bytes, flags: c_int) -> c_int;
         fn bind(file: c_int, address: Bytes, length: u32) -> c_int;
@@ -148,6 +156,75 @@ unsafe fn got_bytes(file: c_int, to: Bytes, size: usize, flags: c_int, result: i
         // SAFETY: the caller's promise.
         unsafe { inputs::received(file, result, core::iter::once(part)) };
     }
+}
+
+/// Reads from the place `at` of a file with `call`, or from where the descriptor stands if that is -1.
+///
+/// # Safety
+/// `parts` are so many parts of the program.
+unsafe fn reading_parts(
+    file: c_int,
+    (parts, count): (*const Part, c_int),
+    at: i64,
+    pc: usize,
+    call: impl FnOnce() -> isize,
+) -> isize {
+    let number = count.max(0) as usize;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let first = buffer::first_part(parts, number);
+        if at >= 0 {
+            let result = receiving(file, first.cast(), 0, Leaves::Everything, pc, call);
+            buffer::received_parts(parts, number, result, pc);
+            return result;
+        }
+        let size = size_of_parts(parts, number);
+        let result = receiving(file, first.cast(), size, Leaves::Nothing, pc, call);
+        inputs::received(file, result, buffer::pieces(parts, number));
+        buffer::received_parts(parts, number, result, pc);
+        result
+    }
+}
+
+/// Writes to a place of a file with `call`, or to where the descriptor stands.
+///
+/// # Safety
+/// As `reading_parts`.
+unsafe fn writing_parts(
+    file: c_int,
+    (parts, count): (*const Part, c_int),
+    pc: usize,
+    call: impl FnOnce() -> isize,
+) -> isize {
+    let number = count.max(0) as usize;
+    // SAFETY: the caller's promise.
+    unsafe {
+        buffer::reads_parts(parts, number, pc);
+        let first = buffer::first_part(parts, number);
+        let size = size_of_parts(parts, number);
+        sending(file, size, || value(first, size), pc, call)
+    }
+}
+
+/// A call is about to move bytes from one descriptor to another: whoever receives them there comes after
+/// their sender, so that has to be told first. As the call itself, the wait for them can be cancelled, and
+/// a signal ends it: then the result is false.
+fn has_waited_for_bytes(from: c_int, flags: c_uint, pc: usize) -> bool {
+    const NONBLOCKING: c_uint = 2;
+    if !watching() {
+        return true;
+    }
+    if flags & NONBLOCKING == 0 && !channels::descriptor::is_nonblocking(from) {
+        let mut asked = [from, c_int::from(POLLIN)];
+        // SAFETY: one `struct pollfd`, eight bytes, which live until the call returns.
+        if away(|| unsafe { real_call::poll(asked.as_mut_ptr(), 1, -1) }) < 0 {
+            return false;
+        }
+    }
+    if channels::descriptor::is_ready(from, POLLIN) {
+        transfer::found_ready(from, false, pc);
+    }
+    true
 }
 
 /// Sends to the socket of this name, or to the one that it is connected with.
@@ -277,12 +354,16 @@ interpose! {
         result
     }
     fn preadv(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize |pc| {
-        let number = count.max(0) as usize;
-        let call = || real_call::preadv(file, parts, count, at);
-        let first = buffer::first_part(parts, number);
-        let result = receiving(file, first.cast(), 0, Leaves::Everything, pc, call);
-        buffer::received_parts(parts, number, result, pc);
-        result
+        reading_parts(file, (parts, count), at, pc, || real_call::preadv(file, parts, count, at))
+    }
+    fn preadv64(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize |pc| {
+        reading_parts(file, (parts, count), at, pc, || real_call::preadv64(file, parts, count, at))
+    }
+    fn preadv2(file: c_int, parts: *const Part, count: c_int, at: i64, flags: c_int) -> isize |pc| {
+        reading_parts(file, (parts, count), at, pc, || real_call::preadv2(file, parts, count, at, flags))
+    }
+    fn preadv64v2(file: c_int, parts: *const Part, count: c_int, at: i64, flags: c_int) -> isize |pc| {
+        reading_parts(file, (parts, count), at, pc, || real_call::preadv64v2(file, parts, count, at, flags))
     }
     fn writev(file: c_int, parts: *const Part, count: c_int) -> isize |pc| {
         let number = count.max(0) as usize;
@@ -296,8 +377,16 @@ interpose! {
         result
     }
     fn pwritev(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize |pc| {
-        buffer::reads_parts(parts, count.max(0) as usize, pc);
-        sending(file, 0, || 0, pc, || real_call::pwritev(file, parts, count, at))
+        writing_parts(file, (parts, count), pc, || real_call::pwritev(file, parts, count, at))
+    }
+    fn pwritev64(file: c_int, parts: *const Part, count: c_int, at: i64) -> isize |pc| {
+        writing_parts(file, (parts, count), pc, || real_call::pwritev64(file, parts, count, at))
+    }
+    fn pwritev2(file: c_int, parts: *const Part, count: c_int, at: i64, flags: c_int) -> isize |pc| {
+        writing_parts(file, (parts, count), pc, || real_call::pwritev2(file, parts, count, at, flags))
+    }
+    fn pwritev64v2(file: c_int, parts: *const Part, count: c_int, at: i64, flags: c_int) -> isize |pc| {
+        writing_parts(file, (parts, count), pc, || real_call::pwritev64v2(file, parts, count, at, flags))
     }
     fn recv(file: c_int, to: Bytes, size: usize, flags: c_int) -> isize |pc| {
         let result = receiving(file, to.cast(), size, leaves(flags), pc, || {
@@ -408,8 +497,18 @@ interpose! {
             })
         })
     }
+    fn copy_file_range(from: c_int, from_at: Bytes, to: c_int, to_at: Bytes, size: usize, flags: c_uint) -> isize |pc| {
+        receiving(from, core::ptr::null(), size, Leaves::Everything, pc, || {
+            sending(to, size, || 0, pc, || {
+                real_call::copy_file_range(from, from_at, to, to_at, size, flags)
+            })
+        })
+    }
     fn splice(from: c_int, from_at: Bytes, to: c_int, to_at: Bytes, size: usize, flags: c_uint) -> isize |pc| {
         inputs::lost(from);
+        if !has_waited_for_bytes(from, flags, pc) {
+            return -1;
+        }
         receiving(from, core::ptr::null(), size, Leaves::Nothing, pc, || {
             sending(to, size, || 0, pc, || {
                 away(|| real_call::splice(from, from_at, to, to_at, size, flags))
@@ -417,6 +516,9 @@ interpose! {
         })
     }
     fn tee(from: c_int, to: c_int, size: usize, flags: c_uint) -> isize |pc| {
+        if !has_waited_for_bytes(from, flags, pc) {
+            return -1;
+        }
         receiving(from, core::ptr::null(), size, Leaves::Everything, pc, || {
             sending(to, size, || 0, pc, || away(|| real_call::tee(from, to, size, flags)))
         })
@@ -474,7 +576,7 @@ interpose! {
     }
 
     fn shutdown(file: c_int, how: c_int) -> c_int |pc| {
-        transfer::closing(file, pc);
+        transfer::shutting_down(file, how, pc);
         real_call::shutdown(file, how)
     }
     fn close(file: c_int) -> c_int |pc| {

@@ -1,7 +1,8 @@
 //! Functions that take the path of a file: `crate::files` says which file they mean in this run.
 
-use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
+use crate::channels::{files_watched, names};
 use crate::files::{self, HERE, Path, Wish, redirected, removed};
 use crate::{inputs, interpose, real};
 
@@ -52,6 +53,10 @@ mod real_functions {
         fn linkat(from: c_int, old: Text, to: c_int, new: Text, flags: c_int) -> c_int;
         fn symlink(target: Text, path: Text) -> c_int;
         fn symlinkat(target: Text, folder: c_int, path: Text) -> c_int;
+        fn inotify_init() -> c_int;
+        fn inotify_init1(flags: c_int) -> c_int;
+        fn inotify_add_watch(watches: c_int, path: Text, mask: c_uint) -> c_int;
+        fn fanotify_init(flags: c_uint, event_flags: c_uint) -> c_int;
         fn mkstemp(template: *mut c_char) -> c_int;
         fn mkstemp64(template: *mut c_char) -> c_int;
         fn mkostemp(template: *mut c_char, flags: c_int) -> c_int;
@@ -102,6 +107,40 @@ pub unsafe fn wish_of_stream(mode: Text) -> Wish {
     })
 }
 
+/// Opens a stream with `call`.
+///
+/// # Safety
+/// `path` and `mode` are null or strings.
+unsafe fn opening_stream(
+    own: &Option<Path>,
+    path: Text,
+    mode: Text,
+    pc: usize,
+    call: impl FnOnce() -> Place,
+) -> Place {
+    const CREATES: c_int = 0o101;
+    const EXCLUSIVE: c_int = 0o200;
+    if mode.is_null() {
+        return call();
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { crate::mode::text(mode.cast()) };
+    let exclusive = if text.contains(&b'x') { EXCLUSIVE } else { 0 };
+    let flags = match text.first() {
+        Some(b'w' | b'a') => CREATES | exclusive,
+        _ => 0,
+    };
+    let mut stream = core::ptr::null_mut();
+    // SAFETY: the caller's promise.
+    unsafe {
+        names::opening(HERE, or(own, path), path, flags, pc, || {
+            stream = call();
+            if stream.is_null() { -1 } else { 0 }
+        });
+    }
+    stream
+}
+
 /// Whether the functions with `flags` look at a link itself.
 fn wish_of_look(flags: c_int) -> Wish {
     const SYMLINK_NOFOLLOW: c_int = 0x100;
@@ -112,14 +151,44 @@ fn wish_of_look(flags: c_int) -> Wish {
     }
 }
 
+/// Creates, removes or renames files with `call`.
+///
+/// # Safety
+/// The paths are null or strings.
+unsafe fn naming_anew<const COUNT: usize>(
+    paths: [Text; COUNT],
+    pc: usize,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    paths
+        .iter()
+        .for_each(|path| unsafe { names::changes(*path, pc) });
+    let result = call();
+    if result == 0 {
+        // SAFETY: as above.
+        paths
+            .iter()
+            .for_each(|path| unsafe { names::found(*path, pc) });
+    }
+    result
+}
+
 /// Removes a file or folder with `call`.
 ///
 /// # Safety
 /// `path` is null or a string.
-unsafe fn removing(folder: c_int, path: Text, call: impl FnOnce(c_int, Text) -> c_int) -> c_int {
+unsafe fn removing(
+    folder: c_int,
+    path: Text,
+    pc: usize,
+    call: impl FnOnce(c_int, Text) -> c_int,
+) -> c_int {
     // SAFETY: the caller's promise.
     let mut own = unsafe { redirected(folder, path, Wish::REMOVE) };
-    let result = call(folder_of(&own, folder), or(&own, path));
+    let call = || call(folder_of(&own, folder), or(&own, path));
+    // SAFETY: as above.
+    let result = unsafe { naming_anew([path], pc, call) };
     if let (0, Some(own)) = (result, &mut own) {
         removed(own);
     }
@@ -130,10 +199,17 @@ unsafe fn removing(folder: c_int, path: Text, call: impl FnOnce(c_int, Text) -> 
 ///
 /// # Safety
 /// `path` is null or a string.
-unsafe fn making(folder: c_int, path: Text, call: impl FnOnce(c_int, Text) -> c_int) -> c_int {
+unsafe fn making(
+    folder: c_int,
+    path: Text,
+    pc: usize,
+    call: impl FnOnce(c_int, Text) -> c_int,
+) -> c_int {
     // SAFETY: the caller's promise.
     let own = unsafe { redirected(folder, path, Wish::CREATE) };
-    let result = call(folder_of(&own, folder), or(&own, path));
+    let call = || call(folder_of(&own, folder), or(&own, path));
+    // SAFETY: as above.
+    let result = unsafe { naming_anew([path], pc, call) };
     if let (0, Some(own)) = (result, &own) {
         files::folder_created(own);
     }
@@ -144,12 +220,14 @@ unsafe fn making(folder: c_int, path: Text, call: impl FnOnce(c_int, Text) -> c_
 ///
 /// # Safety
 /// The paths are null or strings.
+#[allow(clippy::too_many_arguments)]
 unsafe fn moving(
     from: c_int,
     old: Text,
     to: c_int,
     new: Text,
     leaves: bool,
+    pc: usize,
     call: impl FnOnce(c_int, Text, c_int, Text) -> c_int,
 ) -> c_int {
     // SAFETY: the caller's promise.
@@ -160,7 +238,9 @@ unsafe fn moving(
         )
     };
     let (from, to) = (folder_of(&source, from), folder_of(&target, to));
-    let result = call(from, or(&source, old), to, or(&target, new));
+    let call = || call(from, or(&source, old), to, or(&target, new));
+    // SAFETY: the caller's promise.
+    let result = unsafe { naming_anew([old, new], pc, call) };
     if let (0, false, Some(source)) = (result, leaves, &mut source) {
         removed(source);
     }
@@ -196,53 +276,73 @@ interpose! {
     // The last argument of `open` is in a register whether the program passed it or not.
     fn open(path: Text, flags: c_int, mode: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::of_flags(flags));
-        opened(path, real_call::open(or(&own, path), flags, mode))
+        names::opening(HERE, or(&own, path), path, flags, pc, || {
+            opened(path, real_call::open(or(&own, path), flags, mode))
+        })
     }
     fn open64(path: Text, flags: c_int, mode: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::of_flags(flags));
-        opened(path, real_call::open64(or(&own, path), flags, mode))
+        names::opening(HERE, or(&own, path), path, flags, pc, || {
+            opened(path, real_call::open64(or(&own, path), flags, mode))
+        })
     }
     fn openat(folder: c_int, path: Text, flags: c_int, mode: c_int) -> c_int |pc| {
         let own = redirected(folder, path, Wish::of_flags(flags));
-        opened(path, real_call::openat(folder_of(&own, folder), or(&own, path), flags, mode))
+        let folder = folder_of(&own, folder);
+        names::opening(folder, or(&own, path), path, flags, pc, || {
+            opened(path, real_call::openat(folder, or(&own, path), flags, mode))
+        })
     }
     fn openat64(folder: c_int, path: Text, flags: c_int, mode: c_int) -> c_int |pc| {
         let own = redirected(folder, path, Wish::of_flags(flags));
-        opened(path, real_call::openat64(folder_of(&own, folder), or(&own, path), flags, mode))
+        let folder = folder_of(&own, folder);
+        names::opening(folder, or(&own, path), path, flags, pc, || {
+            opened(path, real_call::openat64(folder, or(&own, path), flags, mode))
+        })
     }
     fn __open_2(path: Text, flags: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::of_flags(flags));
-        opened(path, real_call::__open_2(or(&own, path), flags))
+        names::opening(HERE, or(&own, path), path, flags, pc, || {
+            opened(path, real_call::__open_2(or(&own, path), flags))
+        })
     }
     fn __open64_2(path: Text, flags: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::of_flags(flags));
-        opened(path, real_call::__open64_2(or(&own, path), flags))
+        names::opening(HERE, or(&own, path), path, flags, pc, || {
+            opened(path, real_call::__open64_2(or(&own, path), flags))
+        })
     }
     fn __openat_2(folder: c_int, path: Text, flags: c_int) -> c_int |pc| {
         let own = redirected(folder, path, Wish::of_flags(flags));
-        opened(path, real_call::__openat_2(folder_of(&own, folder), or(&own, path), flags))
+        let folder = folder_of(&own, folder);
+        names::opening(folder, or(&own, path), path, flags, pc, || {
+            opened(path, real_call::__openat_2(folder, or(&own, path), flags))
+        })
     }
     fn __openat64_2(folder: c_int, path: Text, flags: c_int) -> c_int |pc| {
         let own = redirected(folder, path, Wish::of_flags(flags));
-        opened(path, real_call::__openat64_2(folder_of(&own, folder), or(&own, path), flags))
+        let folder = folder_of(&own, folder);
+        names::opening(folder, or(&own, path), path, flags, pc, || {
+            opened(path, real_call::__openat64_2(folder, or(&own, path), flags))
+        })
     }
     fn creat(path: Text, mode: c_int) -> c_int |pc| {
         const FLAGS: c_int = 0o1101;
         let own = redirected(HERE, path, Wish::of_flags(FLAGS));
-        real_call::creat(or(&own, path), mode)
+        names::opening(HERE, or(&own, path), path, FLAGS, pc, || real_call::creat(or(&own, path), mode))
     }
     fn creat64(path: Text, mode: c_int) -> c_int |pc| {
         const FLAGS: c_int = 0o1101;
         let own = redirected(HERE, path, Wish::of_flags(FLAGS));
-        real_call::creat64(or(&own, path), mode)
+        names::opening(HERE, or(&own, path), path, FLAGS, pc, || real_call::creat64(or(&own, path), mode))
     }
     fn fopen(path: Text, mode: Text) -> Place |pc| {
         let own = redirected(HERE, path, wish_of_stream(mode));
-        real_call::fopen(or(&own, path), mode)
+        opening_stream(&own, path, mode, pc, || real_call::fopen(or(&own, path), mode))
     }
     fn fopen64(path: Text, mode: Text) -> Place |pc| {
         let own = redirected(HERE, path, wish_of_stream(mode));
-        real_call::fopen64(or(&own, path), mode)
+        opening_stream(&own, path, mode, pc, || real_call::fopen64(or(&own, path), mode))
     }
     fn fdopen(file: c_int, mode: Text) -> Place |pc| {
         // The C library reads by itself.
@@ -259,23 +359,33 @@ interpose! {
 
     fn fstatat(folder: c_int, path: Text, to: Place, flags: c_int) -> c_int |pc| {
         let own = redirected(folder, path, wish_of_look(flags));
-        real_call::fstatat(folder_of(&own, folder), or(&own, path), to, flags)
+        let result = real_call::fstatat(folder_of(&own, folder), or(&own, path), to, flags);
+        names::found(path, pc);
+        result
     }
     fn fstatat64(folder: c_int, path: Text, to: Place, flags: c_int) -> c_int |pc| {
         let own = redirected(folder, path, wish_of_look(flags));
-        real_call::fstatat64(folder_of(&own, folder), or(&own, path), to, flags)
+        let result = real_call::fstatat64(folder_of(&own, folder), or(&own, path), to, flags);
+        names::found(path, pc);
+        result
     }
     fn statx(folder: c_int, path: Text, flags: c_int, mask: c_int, to: Place) -> c_int |pc| {
         let own = redirected(folder, path, wish_of_look(flags));
-        real_call::statx(folder_of(&own, folder), or(&own, path), flags, mask, to)
+        let result = real_call::statx(folder_of(&own, folder), or(&own, path), flags, mask, to);
+        names::found(path, pc);
+        result
     }
     fn access(path: Text, how: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::LOOK);
-        real_call::access(or(&own, path), how)
+        let result = real_call::access(or(&own, path), how);
+        names::found(path, pc);
+        result
     }
     fn faccessat(folder: c_int, path: Text, how: c_int, flags: c_int) -> c_int |pc| {
         let own = redirected(folder, path, wish_of_look(flags));
-        real_call::faccessat(folder_of(&own, folder), or(&own, path), how, flags)
+        let result = real_call::faccessat(folder_of(&own, folder), or(&own, path), how, flags);
+        names::found(path, pc);
+        result
     }
     fn readlinkat(folder: c_int, path: Text, to: *mut c_char, room: usize) -> isize |pc| {
         let own = redirected(folder, path, Wish::LOOK_AT_LINK);
@@ -284,79 +394,106 @@ interpose! {
 
     fn truncate(path: Text, length: c_long) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::CHANGE);
+        files_watched::change(pc);
         real_call::truncate(or(&own, path), length)
     }
     fn truncate64(path: Text, length: c_long) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::CHANGE);
+        files_watched::change(pc);
         real_call::truncate64(or(&own, path), length)
     }
     fn chmod(path: Text, mode: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::CHANGE);
+        files_watched::change(pc);
         real_call::chmod(or(&own, path), mode)
     }
     fn chown(path: Text, user: c_int, group: c_int) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::CHANGE);
+        files_watched::change(pc);
         real_call::chown(or(&own, path), user, group)
     }
     fn utimes(path: Text, times: Place) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::CHANGE);
+        files_watched::change(pc);
         real_call::utimes(or(&own, path), times)
     }
     fn utime(path: Text, times: Place) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::CHANGE);
+        files_watched::change(pc);
         real_call::utime(or(&own, path), times)
     }
     fn utimensat(folder: c_int, path: Text, times: Place, flags: c_int) -> c_int |pc| {
         let own = redirected(folder, path, Wish::CHANGE);
+        files_watched::change(pc);
         real_call::utimensat(folder_of(&own, folder), or(&own, path), times, flags)
     }
 
     fn unlink(path: Text) -> c_int |pc| {
-        removing(HERE, path, |_, path| real_call::unlink(path))
+        removing(HERE, path, pc, |_, path| real_call::unlink(path))
     }
     fn unlinkat(folder: c_int, path: Text, flags: c_int) -> c_int |pc| {
-        removing(folder, path, |folder, path| real_call::unlinkat(folder, path, flags))
+        removing(folder, path, pc, |folder, path| real_call::unlinkat(folder, path, flags))
     }
     fn remove(path: Text) -> c_int |pc| {
-        removing(HERE, path, |_, path| real_call::remove(path))
+        removing(HERE, path, pc, |_, path| real_call::remove(path))
     }
     fn rmdir(path: Text) -> c_int |pc| {
-        removing(HERE, path, |_, path| real_call::rmdir(path))
+        removing(HERE, path, pc, |_, path| real_call::rmdir(path))
     }
     fn mkdir(path: Text, mode: c_int) -> c_int |pc| {
-        making(HERE, path, |_, path| real_call::mkdir(path, mode))
+        making(HERE, path, pc, |_, path| real_call::mkdir(path, mode))
     }
     fn mkdirat(folder: c_int, path: Text, mode: c_int) -> c_int |pc| {
-        making(folder, path, |folder, path| real_call::mkdirat(folder, path, mode))
+        making(folder, path, pc, |folder, path| real_call::mkdirat(folder, path, mode))
     }
     fn rename(old: Text, new: Text) -> c_int |pc| {
-        moving(HERE, old, HERE, new, false, |_, old, _, new| real_call::rename(old, new))
+        moving(HERE, old, HERE, new, false, pc, |_, old, _, new| real_call::rename(old, new))
     }
     fn renameat(from: c_int, old: Text, to: c_int, new: Text) -> c_int |pc| {
-        moving(from, old, to, new, false, |from, old, to, new| {
+        moving(from, old, to, new, false, pc, |from, old, to, new| {
             real_call::renameat(from, old, to, new)
         })
     }
     fn renameat2(from: c_int, old: Text, to: c_int, new: Text, flags: c_int) -> c_int |pc| {
-        moving(from, old, to, new, false, |from, old, to, new| {
+        moving(from, old, to, new, false, pc, |from, old, to, new| {
             real_call::renameat2(from, old, to, new, flags)
         })
     }
     fn link(old: Text, new: Text) -> c_int |pc| {
-        moving(HERE, old, HERE, new, true, |_, old, _, new| real_call::link(old, new))
+        moving(HERE, old, HERE, new, true, pc, |_, old, _, new| real_call::link(old, new))
     }
     fn linkat(from: c_int, old: Text, to: c_int, new: Text, flags: c_int) -> c_int |pc| {
-        moving(from, old, to, new, true, |from, old, to, new| {
+        moving(from, old, to, new, true, pc, |from, old, to, new| {
             real_call::linkat(from, old, to, new, flags)
         })
     }
+    fn inotify_init() -> c_int |pc| {
+        files_watched::begins();
+        real_call::inotify_init()
+    }
+    fn inotify_init1(flags: c_int) -> c_int |pc| {
+        files_watched::begins();
+        real_call::inotify_init1(flags)
+    }
+    fn fanotify_init(flags: c_uint, event_flags: c_uint) -> c_int |pc| {
+        files_watched::begins();
+        real_call::fanotify_init(flags, event_flags)
+    }
+    // What is watched is the copy that this run may change.
+    fn inotify_add_watch(watches: c_int, path: Text, mask: c_uint) -> c_int |pc| {
+        let own = redirected(HERE, path, Wish::CHANGE);
+        real_call::inotify_add_watch(watches, or(&own, path), mask)
+    }
+
     fn symlink(target: Text, path: Text) -> c_int |pc| {
         let own = redirected(HERE, path, Wish::CREATE);
-        real_call::symlink(target, or(&own, path))
+        naming_anew([path], pc, || real_call::symlink(target, or(&own, path)))
     }
     fn symlinkat(target: Text, folder: c_int, path: Text) -> c_int |pc| {
         let own = redirected(folder, path, Wish::CREATE);
-        real_call::symlinkat(target, folder_of(&own, folder), or(&own, path))
+        naming_anew([path], pc, || {
+            real_call::symlinkat(target, folder_of(&own, folder), or(&own, path))
+        })
     }
 
     fn mkstemp(template: *mut c_char) -> c_int |pc| {

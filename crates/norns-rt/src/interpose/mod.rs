@@ -1,6 +1,7 @@
 //! The functions of the C library that the runtime stands in for.
 
 mod allocation;
+mod asynchronous;
 mod barrier;
 mod blocking;
 mod buffer;
@@ -31,6 +32,7 @@ pub use once::{Call, forget as forget_onces, repeats as repeats_once};
 
 use core::ffi::{c_int, c_void};
 
+use crate::channels;
 use crate::control;
 use crate::control::access::Life;
 use crate::errno::EOWNERDEAD;
@@ -89,14 +91,21 @@ fn acquire(
     if is_controlled() {
         // SAFETY: the object is the one that the program gave to the interposed function.
         let result = unsafe { control::operations::acquire(&operation, gives_up_with, real) };
+        if result == EOWNERDEAD {
+            channels::robust::owner_has_ended(operation.pc);
+        }
         if is_serial() {
             acquired(&operation, failed, result);
         }
         return result;
     }
     operation.before();
+    if operation.may_fail && operation.deadline.is_none() {
+        record::impatience::wait_for_failure(&operation);
+    }
     let result = real();
     if result == EOWNERDEAD {
+        channels::robust::owner_has_ended(operation.pc);
         // Its owner died with the lock: from here on it is like another mutex.
         renewed(&operation).after(Code::Init);
     }

@@ -6,6 +6,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::{acquire, begins_or_ends, misused};
+use crate::channels::robust;
 use crate::errno::{EBUSY, ETIMEDOUT};
 use crate::mode::{is_off, is_recording};
 use crate::operation::Operation;
@@ -136,7 +137,11 @@ interpose! {
         begins_or_ends(mutex, pc);
         let result = real_call::pthread_mutex_init(mutex, attributes);
         if result == 0 && !is_off() {
-            Operation::new(Code::Init, kind(mutex), mutex as usize, pc).after(Code::Init);
+            let detail = kind(mutex);
+            if detail & !object::SHARED == object::ROBUST_MUTEX {
+                robust::made();
+            }
+            Operation::new(Code::Init, detail, mutex as usize, pc).after(Code::Init);
         }
         result
     }

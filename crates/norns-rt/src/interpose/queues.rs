@@ -23,6 +23,7 @@ mod real_functions {
         fn fcntl64(file: c_int, act: c_int, argument: usize) -> c_int;
         fn semop(semaphores: c_int, acts: *mut Act, count: usize) -> c_int;
         fn semtimedop(semaphores: c_int, acts: *mut Act, count: usize, time: Bytes) -> c_int;
+        fn semctl(semaphores: c_int, number: c_int, command: c_int, argument: usize) -> c_int;
         fn msgsnd(queue: c_int, message: Bytes, size: usize, flags: c_int) -> c_int;
         fn msgrcv(queue: c_int, message: Bytes, size: usize, kind: c_long, flags: c_int) -> isize;
         fn mq_send(queue: c_int, from: Bytes, size: usize, priority: c_uint) -> c_int;
@@ -74,6 +75,63 @@ fn waits_for_lock(act: c_int) -> bool {
     act == SETLKW || act == OFD_SETLKW
 }
 
+/// What raised a semaphore of a set, what lowered it, and that the set was removed.
+fn raised(set: c_int, number: u64) -> Key {
+    Key::new(kind::SEMAPHORES, set as u32 as u64, number)
+}
+
+fn lowered(set: c_int, number: u64) -> Key {
+    Key::new(kind::SEMAPHORES_AT_ZERO, set as u32 as u64, number)
+}
+
+fn removal(set: c_int) -> Key {
+    Key::new(kind::SEMAPHORES, set as u32 as u64, u64::MAX)
+}
+
+/// Whether a call has failed since its semaphores are gone.
+fn was_removed() -> bool {
+    const REMOVED: c_int = 43;
+    const INVALID: c_int = 22;
+    // SAFETY: the error number of this thread.
+    let error = unsafe { crate::sys::__errno_location().read() };
+    error == REMOVED || error == INVALID
+}
+
+/// Sets, asks for or removes System V semaphores with `call`.
+fn controlling(
+    set: c_int,
+    number: c_int,
+    command: c_int,
+    pc: usize,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    const REMOVE: c_int = 0;
+    const GET_VALUE: c_int = 12;
+    const SET_VALUE: c_int = 16;
+    const SET_ALL: c_int = 17;
+    /// Semaphores of a set that `SETALL` is taken to set.
+    const MOST: u64 = 16;
+    if !watching() {
+        return call();
+    }
+    let mut sets = |number: u64| {
+        channels::send(raised(set, number), pc);
+        channels::send(lowered(set, number), pc);
+    };
+    match command {
+        REMOVE => channels::send(removal(set), pc),
+        SET_VALUE => sets(number as u32 as u64),
+        SET_ALL => (0..MOST).for_each(&mut sets),
+        _ => {}
+    }
+    let result = call();
+    if command == GET_VALUE && result >= 0 {
+        let number = number as u32 as u64;
+        channels::receive_each([raised(set, number), lowered(set, number)], pc);
+    }
+    result
+}
+
 /// Changes System V semaphores with `call`.
 ///
 /// # Safety
@@ -88,12 +146,11 @@ unsafe fn changing(
     if !watching() || acts.is_null() {
         return call();
     }
-    let set = semaphores as u32 as u64;
     // SAFETY: the caller's promise.
     let change =
         |index: usize| unsafe { ((*acts.add(index)).number.into(), (*acts.add(index)).change) };
-    let raised = |number: u64| Key::new(kind::SEMAPHORES, set, number);
-    let lowered = |number: u64| Key::new(kind::SEMAPHORES_AT_ZERO, set, number);
+    let raised = |number| raised(semaphores, number);
+    let lowered = |number| lowered(semaphores, number);
     for (number, change) in (0..count).map(change) {
         if change > 0 {
             channels::send(raised(number), pc);
@@ -102,6 +159,9 @@ unsafe fn changing(
         }
     }
     let result = call();
+    if result < 0 && was_removed() {
+        channels::receive(removal(semaphores), pc);
+    }
     if result == 0 {
         for (number, change) in (0..count).map(change) {
             if change < 0 {
@@ -177,6 +237,12 @@ interpose! {
         })
     }
 
+    // The last argument is in a register whether the program passed it or not.
+    fn semctl(semaphores: c_int, number: c_int, command: c_int, argument: usize) -> c_int |pc| {
+        controlling(semaphores, number, command, pc, || {
+            real_call::semctl(semaphores, number, command, argument)
+        })
+    }
     fn semop(semaphores: c_int, acts: *mut Act, count: usize) -> c_int |pc| {
         changing(semaphores, acts, count, pc, || {
             away(|| real_call::semop(semaphores, acts, count))

@@ -4,8 +4,9 @@
 use core::ffi::{c_int, c_void};
 
 use super::blocking::{away, away_unless};
-use crate::channels::transfer::found_ready;
-use crate::channels::{self, Key, kind, watches, watching};
+use crate::channels::transfer::{self, found_ready};
+use crate::channels::{self, Key, descriptor, kind, watches, watching};
+use crate::record::impatience;
 use crate::{interpose, real};
 
 type Bytes = *mut c_void;
@@ -43,15 +44,45 @@ mod real_functions {
 
 use real_functions as real_call;
 
+/// How many of the second word of a `struct timespec`, or `struct timeval`, are a second.
+const NANOSECONDS: i64 = 1_000_000_000;
+const MICROSECONDS: i64 = 1_000_000;
+
 const TO_READ: i16 = 0x1 | 0x2 | 0x40 | 0x80;
 /// `POLLERR`, `POLLHUP`, `POLLRDHUP`.
 const ENDED: i16 = 0x8 | 0x10 | 0x2000;
 
+/// The first of these that a call is about to wait for until there is room in it.
+///
+/// # Safety
+/// `files` are `count` entries of the program.
+unsafe fn full(files: *const Polled, count: usize, at_once: bool) -> Option<c_int> {
+    if at_once || !watching() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let mut files = (0..count).map(|index| unsafe { &*files.add(index) });
+    let full = files.find(|polled| {
+        polled.events & descriptor::TO_WRITE != 0
+            && !descriptor::is_ready(polled.file, descriptor::TO_WRITE)
+    });
+    full.map(|polled| polled.file)
+}
+
 /// # Safety
 /// `files` are `count` entries that a call has filled in.
-unsafe fn polled(files: *const Polled, count: usize, result: c_int, pc: usize) {
+unsafe fn polled(
+    files: *const Polled,
+    count: usize,
+    result: c_int,
+    full: Option<c_int>,
+    pc: usize,
+) {
     if result <= 0 || !watching() {
         return;
+    }
+    if let Some(file) = full.filter(|file| descriptor::is_ready(*file, descriptor::TO_WRITE)) {
+        transfer::found_room(file, pc);
     }
     for index in 0..count {
         // SAFETY: the caller's promise.
@@ -111,28 +142,39 @@ unsafe fn happened(epoll: c_int, events: *const Event, result: c_int, pc: usize)
 
 interpose! {
     fn poll(files: *mut Polled, count: usize, milliseconds: c_int) -> c_int |pc| {
+        let milliseconds = impatience::milliseconds(milliseconds);
+        let full = full(files, count, milliseconds == 0);
         let result = away_unless(milliseconds == 0, || real_call::poll(files, count, milliseconds));
-        polled(files, count, result, pc);
+        polled(files, count, result, full, pc);
         result
     }
     fn __poll_chk(files: *mut Polled, count: usize, milliseconds: c_int, room: usize) -> c_int |pc| {
+        let milliseconds = impatience::milliseconds(milliseconds);
+        let full = full(files, count, milliseconds == 0);
         let result = away_unless(milliseconds == 0, || {
             real_call::__poll_chk(files, count, milliseconds, room)
         });
-        polled(files, count, result, pc);
+        polled(files, count, result, full, pc);
         result
     }
     fn ppoll(files: *mut Polled, count: usize, time: Bytes, mask: Bytes) -> c_int |pc| {
+        let shorter = impatience::duration(time, NANOSECONDS);
+        let time = shorter.as_ref().map_or(time, |own| (&raw const *own).cast_mut().cast());
+        let full = full(files, count, false);
         let result = away(|| real_call::ppoll(files, count, time, mask));
-        polled(files, count, result, pc);
+        polled(files, count, result, full, pc);
         result
     }
     fn select(count: c_int, read: Bytes, write: Bytes, except: Bytes, time: Bytes) -> c_int |pc| {
+        let shorter = impatience::duration(time, MICROSECONDS);
+        let time = shorter.as_ref().map_or(time, |own| (&raw const *own).cast_mut().cast());
         let result = away(|| real_call::select(count, read, write, except, time));
         selected([read, except], count, result, pc);
         result
     }
     fn pselect(count: c_int, read: Bytes, write: Bytes, except: Bytes, time: Bytes, mask: Bytes) -> c_int |pc| {
+        let shorter = impatience::duration(time, NANOSECONDS);
+        let time = shorter.as_ref().map_or(time, |own| (&raw const *own).cast_mut().cast());
         let result = away(|| real_call::pselect(count, read, write, except, time, mask));
         selected([read, except], count, result, pc);
         result
@@ -147,6 +189,7 @@ interpose! {
         real_call::epoll_ctl(epoll, act, file, event)
     }
     fn epoll_wait(epoll: c_int, events: *mut Event, most: c_int, milliseconds: c_int) -> c_int |pc| {
+        let milliseconds = impatience::milliseconds(milliseconds);
         let result = away_unless(milliseconds == 0, || {
             real_call::epoll_wait(epoll, events, most, milliseconds)
         });
@@ -154,6 +197,7 @@ interpose! {
         result
     }
     fn epoll_pwait(epoll: c_int, events: *mut Event, most: c_int, milliseconds: c_int, mask: Bytes) -> c_int |pc| {
+        let milliseconds = impatience::milliseconds(milliseconds);
         let result = away_unless(milliseconds == 0, || {
             real_call::epoll_pwait(epoll, events, most, milliseconds, mask)
         });

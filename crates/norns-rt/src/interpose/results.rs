@@ -6,8 +6,9 @@
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
-use super::buffer::{filled, kernel_reads, reads, seen, writes};
+use super::buffer::{filled, filling_address, kernel_reads, reads, seen, writes};
 use super::files::or;
+use crate::channels::names;
 use crate::files::{HERE, Wish, redirected};
 use crate::inputs::served;
 use crate::{interpose, real};
@@ -22,6 +23,10 @@ const TIMESPEC: usize = 16;
 const CALENDAR: usize = 56;
 const CALENDAR_TEXT: usize = 26;
 const STATUS: usize = 144;
+/// `struct utsname`, `struct rusage`, `struct sysinfo`.
+const SYSTEM_NAME: usize = 390;
+const USAGE: usize = 144;
+const SYSTEM_STATE: usize = 112;
 /// `struct passwd`, `struct group`, `struct hostent`.
 const PASSWD: usize = 48;
 const GROUP: usize = 32;
@@ -98,6 +103,21 @@ mod real_functions {
         fn __isoc23_strtoull(text: Text, end: *mut Text, base: c_int) -> c_long;
         fn strtod(text: Text, end: *mut Text) -> f64;
         fn strtof(text: Text, end: *mut Text) -> f32;
+        fn rand_r(seed: Place) -> c_int;
+        fn uname(to: Place) -> c_int;
+        fn gethostname(to: *mut c_char, room: usize) -> c_int;
+        fn times(to: Place) -> c_long;
+        fn getrusage(who: c_int, to: Place) -> c_int;
+        fn sysinfo(to: Place) -> c_int;
+        fn getloadavg(to: Place, count: c_int) -> c_int;
+        fn getsockopt(file: c_int, level: c_int, name: c_int, to: Place, size: Place) -> c_int;
+        fn getsockname(file: c_int, to: Place, size: Place) -> c_int;
+        fn getpeername(file: c_int, to: Place, size: Place) -> c_int;
+        fn inet_ntop(family: c_int, from: Place, to: *mut c_char, room: u32) -> Text;
+        fn inet_pton(family: c_int, from: Text, to: Place) -> c_int;
+        fn strerror_r(number: c_int, to: *mut c_char, room: usize) -> *mut c_char;
+        fn __xpg_strerror_r(number: c_int, to: *mut c_char, room: usize) -> c_int;
+        fn pthread_getname_np(thread: usize, to: *mut c_char, room: usize) -> c_int;
         fn strtok(text: *mut c_char, separators: Text) -> *mut c_char;
         fn strtok_r(text: *mut c_char, separators: Text, kept: *mut *mut c_char) -> *mut c_char;
         fn __strtok_r(text: *mut c_char, separators: Text, kept: *mut *mut c_char) -> *mut c_char;
@@ -113,6 +133,23 @@ unsafe fn reads_text(text: Text, pc: usize) {
         // SAFETY: the program passed a string.
         reads(text, unsafe { real_call::strlen(text) } + 1, pc);
     }
+}
+
+/// A call has put a string there.
+///
+/// # Safety
+/// `to` is null or has a string.
+unsafe fn filled_text(to: *const c_char, pc: usize) {
+    if seen() && !to.is_null() {
+        // SAFETY: the caller's promise.
+        filled(to, unsafe { real_call::strlen(to) } + 1, pc);
+    }
+}
+
+/// The bytes of an address of this family.
+fn size_of_address(family: c_int) -> usize {
+    const INTERNET_6: c_int = 10;
+    if family == INTERNET_6 { 16 } else { 4 }
 }
 
 /// A call that fills in `size` bytes if it returns 0.
@@ -323,12 +360,16 @@ interpose! {
     fn stat(path: Text, to: Place) -> c_int |pc| {
         reads_text(path, pc);
         let own = redirected(HERE, path, Wish::LOOK);
-        filling(to, STATUS, pc, || real_call::stat(or(&own, path), to))
+        let result = filling(to, STATUS, pc, || real_call::stat(or(&own, path), to));
+        names::found(path, pc);
+        result
     }
     fn lstat(path: Text, to: Place) -> c_int |pc| {
         reads_text(path, pc);
         let own = redirected(HERE, path, Wish::LOOK_AT_LINK);
-        filling(to, STATUS, pc, || real_call::lstat(or(&own, path), to))
+        let result = filling(to, STATUS, pc, || real_call::lstat(or(&own, path), to));
+        names::found(path, pc);
+        result
     }
     fn fstat(file: c_int, to: Place) -> c_int |pc| {
         filling(to, STATUS, pc, || real_call::fstat(file, to))
@@ -336,12 +377,16 @@ interpose! {
     fn stat64(path: Text, to: Place) -> c_int |pc| {
         reads_text(path, pc);
         let own = redirected(HERE, path, Wish::LOOK);
-        filling(to, STATUS, pc, || real_call::stat64(or(&own, path), to))
+        let result = filling(to, STATUS, pc, || real_call::stat64(or(&own, path), to));
+        names::found(path, pc);
+        result
     }
     fn lstat64(path: Text, to: Place) -> c_int |pc| {
         reads_text(path, pc);
         let own = redirected(HERE, path, Wish::LOOK_AT_LINK);
-        filling(to, STATUS, pc, || real_call::lstat64(or(&own, path), to))
+        let result = filling(to, STATUS, pc, || real_call::lstat64(or(&own, path), to));
+        names::found(path, pc);
+        result
     }
     fn fstat64(file: c_int, to: Place) -> c_int |pc| {
         filling(to, STATUS, pc, || real_call::fstat64(file, to))
@@ -482,6 +527,83 @@ interpose! {
     }
     fn atof(text: Text) -> f64 |pc| {
         number(text, core::ptr::null_mut(), pc, |end| real_call::strtod(text, end))
+    }
+
+    fn rand_r(seed: Place) -> c_int |pc| {
+        writes(seed, size_of::<c_int>(), pc);
+        real_call::rand_r(seed)
+    }
+    fn uname(to: Place) -> c_int |pc| {
+        filling(to, SYSTEM_NAME, pc, || real_call::uname(to))
+    }
+    fn gethostname(to: *mut c_char, room: usize) -> c_int |pc| {
+        let result = real_call::gethostname(to, room);
+        if result == 0 {
+            filled_text(to, pc);
+        }
+        result
+    }
+    fn times(to: Place) -> c_long |pc| {
+        let result = real_call::times(to);
+        filled(to, 4 * WORD, pc);
+        result
+    }
+    fn getrusage(who: c_int, to: Place) -> c_int |pc| {
+        filling(to, USAGE, pc, || real_call::getrusage(who, to))
+    }
+    fn sysinfo(to: Place) -> c_int |pc| {
+        filling(to, SYSTEM_STATE, pc, || real_call::sysinfo(to))
+    }
+    fn getloadavg(to: Place, count: c_int) -> c_int |pc| {
+        let result = real_call::getloadavg(to, count);
+        filled(to, result.max(0) as usize * WORD, pc);
+        result
+    }
+    fn getsockopt(file: c_int, level: c_int, name: c_int, to: Place, size: Place) -> c_int |pc| {
+        filling_address(to, size, pc, || real_call::getsockopt(file, level, name, to, size), |result| result == 0)
+    }
+    fn getsockname(file: c_int, to: Place, size: Place) -> c_int |pc| {
+        filling_address(to, size, pc, || real_call::getsockname(file, to, size), |result| result == 0)
+    }
+    fn getpeername(file: c_int, to: Place, size: Place) -> c_int |pc| {
+        filling_address(to, size, pc, || real_call::getpeername(file, to, size), |result| result == 0)
+    }
+    fn inet_ntop(family: c_int, from: Place, to: *mut c_char, room: u32) -> Text |pc| {
+        reads(from, size_of_address(family), pc);
+        let result = real_call::inet_ntop(family, from, to, room);
+        if !result.is_null() {
+            filled_text(to, pc);
+        }
+        result
+    }
+    fn inet_pton(family: c_int, from: Text, to: Place) -> c_int |pc| {
+        reads_text(from, pc);
+        let result = real_call::inet_pton(family, from, to);
+        if result == 1 {
+            filled(to, size_of_address(family), pc);
+        }
+        result
+    }
+    fn strerror_r(number: c_int, to: *mut c_char, room: usize) -> *mut c_char |pc| {
+        let result = real_call::strerror_r(number, to, room);
+        if result == to && room > 0 {
+            filled_text(to, pc);
+        }
+        result
+    }
+    fn __xpg_strerror_r(number: c_int, to: *mut c_char, room: usize) -> c_int |pc| {
+        let result = real_call::__xpg_strerror_r(number, to, room);
+        if room > 0 {
+            filled_text(to, pc);
+        }
+        result
+    }
+    fn pthread_getname_np(thread: usize, to: *mut c_char, room: usize) -> c_int |pc| {
+        let result = real_call::pthread_getname_np(thread, to, room);
+        if result == 0 {
+            filled_text(to, pc);
+        }
+        result
     }
 
     fn strtok(text: *mut c_char, separators: Text) -> *mut c_char |pc| {

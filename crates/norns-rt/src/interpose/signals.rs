@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::blocking::away;
 use super::buffer;
+use crate::channels::others;
 use crate::channels::signal::{self, Target};
 use crate::inputs::process_id::{self, real as real_id};
 use crate::mode::{is_guarded, is_off};
@@ -51,6 +52,7 @@ mod real_functions {
         fn timer_settime(timer: usize, flags: c_int, new: Bytes, old: Bytes) -> c_int;
         fn mq_notify(queue: c_int, event: Bytes) -> c_int;
         fn sigwait(set: Bytes, signal: *mut c_int) -> c_int;
+        fn sigpending(set: Bytes) -> c_int;
         fn sigwaitinfo(set: Bytes, information: Bytes) -> c_int;
         fn sigtimedwait(set: Bytes, information: Bytes, time: Bytes) -> c_int;
         fn pthread_self() -> usize;
@@ -241,6 +243,16 @@ fn is_here(process: c_int) -> bool {
     process <= 0 || process == sys::getpid()
 }
 
+/// A call is about to send a signal to a process or group.
+fn sends_to(process: c_int, number: c_int, pc: usize) {
+    if is_here(process) {
+        signal::sends(number, Target::Process, pc);
+    }
+    if process != sys::getpid() {
+        others::given(pc);
+    }
+}
+
 /// The handle of one of our threads, by the kernel's number.
 fn handle_of(thread: c_int) -> Option<usize> {
     // SAFETY: a plain call; it reads the thread control block.
@@ -298,9 +310,7 @@ interpose! {
 
     fn kill(process: c_int, number: c_int) -> c_int |pc| {
         let process = real_id(process);
-        if is_here(process) {
-            signal::sends(number, Target::Process, pc);
-        }
+        sends_to(process, number, pc);
         real_call::kill(process, number)
     }
     fn killpg(group: c_int, number: c_int) -> c_int |pc| {
@@ -315,9 +325,7 @@ interpose! {
     }
     fn sigqueue(process: c_int, number: c_int, value: usize) -> c_int |pc| {
         let process = real_id(process);
-        if is_here(process) {
-            signal::sends(number, Target::Process, pc);
-        }
+        sends_to(process, number, pc);
         real_call::sigqueue(process, number, value)
     }
     fn pthread_kill(thread: usize, number: c_int) -> c_int |pc| {
@@ -353,6 +361,13 @@ interpose! {
         real_call::mq_notify(queue, event)
     }
 
+    fn sigpending(set: Bytes) -> c_int |pc| {
+        let result = real_call::sigpending(set);
+        if result == 0 {
+            signal::pending(pc);
+        }
+        result
+    }
     fn sigwait(set: Bytes, number: *mut c_int) -> c_int |pc| {
         let result = away(|| real_call::sigwait(set, number));
         if result == 0 {

@@ -179,6 +179,9 @@ pub unsafe fn create(
             handles::insert(unsafe { *handle }, number);
         }
         values::written(handle as usize, size_of::<usize>(), pc);
+        if mode() == Mode::Record {
+            record::impatience::go_on_late();
+        }
     } else {
         // SAFETY: no thread has got the block.
         unsafe { thread::release(block) };

@@ -1,11 +1,15 @@
-//! Timed operations that give up early, and releases that come late. Off unless `NORNS_IMPATIENT`
-//! is set.
+//! Timed operations that give up early, tries that wait until they fail, and releases that come late. Off
+//! unless `NORNS_IMPATIENT` is set.
 //!
 //! A recording seldom shows what a program does when a timed wait times out or a try fails: the
 //! partner is usually in time. Here it is not. A thread sleeps for a moment before it begins, unlocks,
 //! signals or posts, so that others find the lock held, and a timed operation that has to wait
 //! waits for a shorter moment than that. To the program this is a slow partner; only one that
-//! measures how long its wait took can tell the difference. A lock that is free is never refused.
+//! measures how long its wait took can tell the difference. A lock that is free is never refused: a try
+//! only waits for a moment until it is not.
+//!
+//! Who has to be late depends on the program. In one sort of run new threads are, so that their creator
+//! waits for them in vain; in the other their creator is.
 //!
 //! Moments are measured by what the other threads do: on a busy machine one that could run may have
 //! to wait for a processor longer than any fixed time, so the sleeper naps on until it has run.
@@ -18,9 +22,13 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::control::kernel;
 use crate::inputs::served;
+use crate::operation::Operation;
+use crate::wire::{environment, object};
 use crate::{sys, thread};
 
 static IMPATIENT: AtomicBool = AtomicBool::new(false);
+/// Creators begin late, not the threads that they create.
+static CREATORS_ARE_LATE: AtomicBool = AtomicBool::new(false);
 
 const NANOSLEEP: usize = 35;
 const CLOCK_GETTIME: usize = 228;
@@ -33,10 +41,16 @@ const PATIENCE: i64 = 1_000_000;
 const NAP: i64 = 2 * PATIENCE;
 /// The longest that a thread sleeps while others could run and do not get to.
 const LONGEST: i64 = 500_000_000;
+/// How long a try waits for its failure.
+const UNTIL_IT_FAILS: i64 = LATE_START + 2 * HELD_BACK;
+const LONGEST_TRY: i64 = 150_000_000;
 /// How often a thread is held back, and how often it gives up early.
 const MOST: u8 = 12;
+const MOST_TRIES: u8 = 4;
 
-pub fn switch_on() {
+/// `late` is what `NORNS_IMPATIENT` says.
+pub fn switch_on(late: &[u8]) {
+    CREATORS_ARE_LATE.store(late == environment::CREATORS.as_bytes(), Ordering::Relaxed);
     IMPATIENT.store(true, Ordering::Relaxed);
 }
 
@@ -54,9 +68,102 @@ pub fn hold_back() {
 
 /// Perhaps makes a new thread sleep before its first event.
 pub fn start_late() {
-    if IMPATIENT.load(Ordering::Relaxed) {
+    if IMPATIENT.load(Ordering::Relaxed) && !CREATORS_ARE_LATE.load(Ordering::Relaxed) {
         let_others_run(LATE_START);
     }
+}
+
+/// Perhaps makes the running thread sleep, since it has just created another one.
+pub fn go_on_late() {
+    if CREATORS_ARE_LATE.load(Ordering::Relaxed)
+        && let Some(thread) = thread::current()
+        && thread.held_back < MOST
+    {
+        thread.held_back += 1;
+        let_others_run(LATE_START);
+    }
+}
+
+/// Perhaps waits until a try fails that would succeed now.
+#[inline(always)]
+pub fn wait_for_failure(operation: &Operation) {
+    if IMPATIENT.load(Ordering::Relaxed) {
+        wait_until_taken(operation);
+    }
+}
+
+#[cold]
+fn wait_until_taken(operation: &Operation) {
+    const MONOTONIC: usize = 1;
+    let Some(thread) = thread::current().filter(|thread| thread.gave_up_early < MOST_TRIES) else {
+        return;
+    };
+    thread.gave_up_early += 1;
+    let own_id = thread::kernel_id();
+    let start = now(MONOTONIC);
+    let mut quiet_naps = 0;
+    while !is_taken(operation) {
+        let pause = [0, PATIENCE];
+        // SAFETY: the call reads two words, seconds and nanoseconds, and writes nothing.
+        unsafe { sys::call(NANOSLEEP, pause.as_ptr() as usize, 0, 0) };
+        quiet_naps = if others_could_run(own_id) {
+            0
+        } else {
+            quiet_naps + 1
+        };
+        let passed = now(MONOTONIC) - start;
+        if passed >= UNTIL_IT_FAILS && quiet_naps >= 2 || passed >= LONGEST_TRY {
+            return;
+        }
+    }
+}
+
+/// Whether the lock or semaphore cannot be had now, as far as glibc's first word of it tells. Of
+/// reader-writer locks that is not asked.
+fn is_taken(operation: &Operation) -> bool {
+    let word = operation.object as *const i32;
+    // SAFETY: the program passed an object of this sort to the function that is interposed.
+    let word = || unsafe { word.read_volatile() };
+    match operation.detail & !object::SHARED {
+        object::SPIN_LOCK => word() != 1,
+        object::SEMAPHORE => word() == 0,
+        object::MUTEX
+        | object::RECURSIVE_MUTEX
+        | object::ERROR_CHECKING_MUTEX
+        | object::ROBUST_MUTEX => word() != 0,
+        _ => true,
+    }
+}
+
+/// The time-out of `poll`, or a shorter one.
+pub fn milliseconds(given: c_int) -> c_int {
+    if IMPATIENT.load(Ordering::Relaxed) && given > 1 && gives_up_early() {
+        1
+    } else {
+        given
+    }
+}
+
+/// A duration that is shorter than the given one, whose second word has `a_second` parts.
+///
+/// # Safety
+/// `given` is null or points to two words.
+pub unsafe fn duration(given: *const c_void, a_second: i64) -> Option<[i64; 2]> {
+    const SECOND: i64 = 1_000_000_000;
+    if !IMPATIENT.load(Ordering::Relaxed) || given.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let [seconds, parts] = unsafe { given.cast::<[i64; 2]>().read() };
+    let shorter = PATIENCE / (SECOND / a_second);
+    let is_longer = seconds > 0 || seconds == 0 && (shorter..a_second).contains(&parts);
+    (is_longer && gives_up_early()).then_some([0, shorter])
+}
+
+/// Whether the running thread may give up early once more.
+fn gives_up_early() -> bool {
+    let thread = thread::current().filter(|thread| thread.gave_up_early < MOST);
+    thread.map(|thread| thread.gave_up_early += 1).is_some()
 }
 
 /// Sleeps for at least so many nanoseconds, and until the other threads have slept through a whole nap,

@@ -74,8 +74,8 @@ pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
         noise::set_seed(seed);
     }
     // SAFETY: only the constructor calls this function, with the variables that it was given.
-    if unsafe { mode::variable(variables, environment::IMPATIENT) }.is_some() {
-        impatience::switch_on();
+    if let Some(late) = unsafe { mode::variable(variables, environment::IMPATIENT) } {
+        impatience::switch_on(late);
     }
     // SAFETY: only the constructor calls this function, with the variables that it was given.
     let most = unsafe { mode::variable(variables, environment::MOST_EVENTS) };

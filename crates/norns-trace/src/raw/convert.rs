@@ -622,6 +622,7 @@ pub fn info_item(key: &str, values: Vec<String>) -> Item {
 fn call_name(number: u64) -> String {
     match number {
         0 => "read of a descriptor of the kernel's".into(),
+        1 => "write into a full pipe, which waited for a reader".into(),
         16 => "ioctl".into(),
         45 => "recv of a socket of another family".into(),
         206..=210 => "input and output by `io_submit`".into(),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use norns_check::observed::race;
 use norns_check::{Hang, OtherProcess, Outcome, Recorded, Replayed, Rerun, Watched};
 use norns_model::{Bug, NotAnalysed, Witness};
-use norns_replay::record::Kept;
+use norns_replay::record::{Kept, Late};
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
 use norns_replay::{
@@ -159,7 +159,7 @@ impl<'a> Checked<'a> {
         let (others, warnings) = other_processes(recorded.warnings)?;
         Ok(Recorded {
             trace,
-            is_impatient: how == How::Impatiently,
+            is_impatient: matches!(how, How::Impatiently { .. }),
             ended: recorded.ended,
             warnings,
             unseen_order,
@@ -257,7 +257,12 @@ impl norns_check::Program for Checked<'_> {
         let how = match run {
             _ if self.arguments.values => How::WithValues { seed },
             0 if self.arguments.seed.is_none() => How::Naturally,
-            1 | 4 if !chosen_by_user => How::Impatiently,
+            1 if !chosen_by_user => How::Impatiently {
+                late: Late::Created,
+            },
+            2 if !chosen_by_user => How::Impatiently {
+                late: Late::Creators,
+            },
             3 if !chosen_by_user => How::WithValues { seed },
             _ => How::Delayed { seed },
         };

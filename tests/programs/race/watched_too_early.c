@@ -1,0 +1,28 @@
+// The kernel tells of a write; what the writer does afterwards is not part of that.
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+static char path[] = "/tmp/norns-early-XXXXXX";
+static int watches, value;
+
+static void *await(void *arg) {
+    char news[512];
+    if (read(watches, news, sizeof news) > 0) value++; // finds: data-race, with line 24
+    return arg;
+}
+
+int main(void) {
+    int file = mkstemp(path);
+    watches = inotify_init1(0);
+    inotify_add_watch(watches, path, IN_MODIFY);
+    pthread_t thread;
+    pthread_create(&thread, 0, await, 0);
+    if (write(file, "x", 1) != 1) return 1;
+    value = 1; // finds: data-race write, with line 13
+    pthread_join(thread, 0);
+    unlink(path);
+    return 0;
+}
