@@ -4,7 +4,8 @@
 //! to learn whether there are threads, and locks its mutexes only then. A branch on the result of a function
 //! that does nothing but return a constant becomes a jump; blocks that nothing reaches any more end at once.
 //! The variable of the C library that says whether there is only one thread counts as false: what the program
-//! does then is what it does otherwise, without atomic operations.
+//! does then is what it does otherwise, without atomic operations. What `std::function` asks the managers of its
+//! functions for depends on which of its methods the program has.
 
 use std::collections::HashMap;
 
@@ -12,6 +13,16 @@ use crate::control_flow::ControlFlow;
 use crate::instruction::{Callee, Kind, Operand, Predicate};
 use crate::program::{BlockId, Constant, Function, FunctionId, Program};
 use crate::types::Type;
+
+/// The part of the name of each manager of a `std::function` in libstdc++.
+const MANAGER: &str = "10_M_managerERSt9_Any_data";
+/// The operations of a manager, and the parts of the names of the methods that ask for them: the type, a pointer
+/// to the function object, a copy.
+const MANAGED: [(i128, &[&str]); 3] = [
+    (0, &["11target_typeEv", "6targetI"]),
+    (1, &["6targetI"]),
+    (2, &["EC1ERKS", "EC2ERKS"]),
+];
 
 /// Conditions are a few operators deep.
 const DEEPEST: u32 = 8;
@@ -29,15 +40,51 @@ impl Program {
                 Some((FunctionId::from_index(at), answer))
             })
             .collect();
-        if answers.is_empty() {
-            return;
+        let has_method = |words: &[&str]| {
+            self.functions.iter().any(|function| {
+                let name = function.name.as_str();
+                let is_method =
+                    name.starts_with("_ZNSt8functionI") || name.starts_with("_ZNKSt8functionI");
+                is_method && words.iter().any(|word| name.contains(word))
+            })
+        };
+        let mut never = Vec::new();
+        for (operation, methods) in MANAGED {
+            if !has_method(methods) {
+                never.push(operation);
+            }
         }
         for at in 0..self.functions.len() {
             let decided = decided(self, &answers, &self.functions[at]);
-            if !decided.is_empty() {
+            let is_manager = self.functions[at].name.contains(MANAGER);
+            let is_narrowed = is_manager && self.remove_cases(at, &never);
+            if is_narrowed || !decided.is_empty() {
                 rewrite(&mut self.functions[at], &decided);
             }
         }
+    }
+
+    /// Removes the cases of these values from the switches of a function. Returns whether there was one.
+    fn remove_cases(&mut self, function: usize, values: &[i128]) -> bool {
+        let is_removed = |case| integer(self, case).is_some_and(|number| values.contains(&number));
+        let mut switches = Vec::new();
+        for (_, id, instruction) in self.functions[function].listed() {
+            if let Kind::Switch { cases, .. } = &instruction.kind
+                && cases.iter().any(|&(case, _)| is_removed(case))
+            {
+                let kept = cases.iter().copied();
+                let kept = kept.filter(|&(case, _)| !is_removed(case));
+                switches.push((id, kept.collect::<Vec<_>>()));
+            }
+        }
+        let is_found = !switches.is_empty();
+        for (id, kept) in switches {
+            let kind = &mut self.functions[function].instructions[id.index()].kind;
+            if let Kind::Switch { cases, .. } = kind {
+                *cases = kept;
+            }
+        }
+        is_found
     }
 }
 

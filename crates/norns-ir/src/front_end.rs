@@ -84,6 +84,8 @@ impl FrontEnd {
             // Some of what clang calls an error by default, gcc takes with a warning.
             .arg("-Wno-everything")
             .args(["-g", "-Xclang", "-disable-llvm-passes"])
+            // With them, every way out of a scope goes through one block, where what was known is lost.
+            .args(["-Xclang", "-disable-lifetime-markers"])
             .args(["-emit-llvm", "-c", "-o", "-"])
             .arg(source)
             .stdin(Stdio::null());
