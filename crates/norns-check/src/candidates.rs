@@ -5,6 +5,7 @@
 //! recording leaves out was not reached as far as this can tell: accesses before the first thread starts,
 //! and, but for the recording that `Check` makes for this, those that an earlier one of the same thread covers.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use norns_model::NotAnalysed;
@@ -74,8 +75,9 @@ const MOST_VISITS: usize = 20_000;
 pub(crate) struct Candidates<'a> {
     scan: &'a Scan,
     spots: Vec<Spot>,
-    /// For each candidate the numbers of its places in `spots`.
-    of: Vec<Vec<usize>>,
+    /// For each candidate and each of its places the numbers in `spots`: several if it stands for several places
+    /// in headers of the system.
+    of: Vec<Vec<Vec<usize>>>,
     /// The numbers in `spots` of each line; the file without its folder.
     by_line: FxHashMap<Line, Vec<usize>>,
     /// For each candidate the lines at which its places are shown.
@@ -115,19 +117,27 @@ impl<'a> Candidates<'a> {
             }
             new.shown.push(shown);
             let places = candidate.places.iter().map(|place| {
-                let spot = Spot {
-                    file: normal(&place.at.file),
-                    line: place.at.line,
-                    column: place.at.column,
-                    does: does(candidate.kind, place.access),
+                // An event in a header of the system has its place there.
+                let sources = match place.inside.as_slice() {
+                    [] => std::slice::from_ref(&place.at),
+                    inside => inside,
                 };
-                *numbers.entry(spot).or_insert_with_key(|spot| {
-                    let number = new.spots.len();
-                    let key = (base(&spot.file).to_owned(), spot.line);
-                    new.by_line.entry(key).or_default().push(number);
-                    new.spots.push(spot.clone());
-                    number
-                })
+                let spots = sources.iter().map(|at| {
+                    let spot = Spot {
+                        file: normal(&at.file),
+                        line: at.line,
+                        column: at.column,
+                        does: does(candidate.kind, place.access),
+                    };
+                    *numbers.entry(spot).or_insert_with_key(|spot| {
+                        let number = new.spots.len();
+                        let key = (base(&spot.file).to_owned(), spot.line);
+                        new.by_line.entry(key).or_default().push(number);
+                        new.spots.push(spot.clone());
+                        number
+                    })
+                });
+                spots.collect()
             });
             let places = places.collect();
             new.of.push(places);
@@ -140,7 +150,10 @@ impl<'a> Candidates<'a> {
         let visits = self.visits(trace);
         for (candidate, spots) in self.of.iter().enumerate() {
             let is_race = self.scan.candidates[candidate].kind == CandidateKind::DataRace;
-            let near = nearness(spots.iter().map(|&spot| &visits[spot]), is_race);
+            let near = nearness(
+                spots.iter().map(|spots| all_visits(spots, &visits)),
+                is_race,
+            );
             let nearest = &mut self.nearest_of_all[candidate];
             *nearest = near.max(*nearest);
             if is_analysed {
@@ -313,6 +326,18 @@ impl<'a> Candidates<'a> {
     }
 }
 
+/// The visits of several spots; sorted.
+fn all_visits<'v>(spots: &[usize], visits: &'v [Vec<Visit>]) -> Cow<'v, [Visit]> {
+    if let &[only] = spots {
+        return Cow::Borrowed(&visits[only]);
+    }
+    let all = spots.iter().flat_map(|&spot| visits[spot].iter().copied());
+    let mut all: Vec<Visit> = all.collect();
+    all.sort_unstable();
+    all.dedup();
+    Cow::Owned(all)
+}
+
 /// Whether predictions of a recording are not complete, so that a bug without a finding proves nothing.
 fn ends_prediction(reason: &NotAnalysed) -> bool {
     matches!(
@@ -350,8 +375,8 @@ fn visit(event: &Event) -> Visit {
     }
 }
 
-fn nearness<'v>(visits: impl Iterator<Item = &'v Vec<Visit>>, is_race: bool) -> Nearness {
-    let visits: Vec<&Vec<Visit>> = visits.collect();
+fn nearness<'v>(visits: impl Iterator<Item = Cow<'v, [Visit]>>, is_race: bool) -> Nearness {
+    let visits: Vec<Cow<'v, [Visit]>> = visits.collect();
     let reached = visits.iter().filter(|visits| !visits.is_empty()).count();
     if reached == 0 {
         return Nearness::NoPlace;
@@ -507,7 +532,8 @@ mod tests {
     fn nearness_tells_why_nothing_happened() {
         let check = |a: &[Visit], b: &[Visit], expected: Nearness| {
             let visits = [a.to_vec(), b.to_vec()];
-            assert_eq!(nearness(visits.iter(), true), expected, "{visits:?}");
+            let found = nearness(visits.iter().map(|one| Cow::Borrowed(one.as_slice())), true);
+            assert_eq!(found, expected, "{visits:?}");
         };
         let (one, two) = (thread(1), thread(2));
         check(&[], &[], Nearness::NoPlace);

@@ -76,11 +76,16 @@ fn place(value: &Value) -> Option<Place> {
         _ if access.contains("read") => Access::Read,
         _ => return None,
     };
+    // A site is where the access itself stands, which can be in a header of the system.
+    let at = match &value["inside"][0] {
+        Value::Null => value,
+        inside => inside,
+    };
     Some(Place {
-        file: value["file"].as_str()?.to_owned(),
-        line: number(&value["line"]),
-        column: number(&value["column"]),
-        function: value["function"].as_str().unwrap_or_default().to_owned(),
+        file: at["file"].as_str()?.to_owned(),
+        line: number(&at["line"]),
+        column: number(&at["column"]),
+        function: at["function"].as_str().unwrap_or_default().to_owned(),
         access,
     })
 }

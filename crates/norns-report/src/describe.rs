@@ -510,7 +510,7 @@ pub fn is_of_the_system(frame: &SourcePlace) -> bool {
 }
 
 pub(crate) fn is_system_file(file: &str) -> bool {
-    file.starts_with("/usr/") || file.contains("/include/c++/")
+    norns_scan::is_of_the_system(file)
 }
 
 /// Whether this is code of Norns's own runtime: nothing that a user wants to read about.

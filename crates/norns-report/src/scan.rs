@@ -41,6 +41,10 @@ pub fn candidate_json(id: usize, candidate: &Candidate, folder: &Path) -> Value 
 
 fn place(place: &Place, folder: &Path) -> Value {
     let mut all = source(&place.at, folder);
+    if !place.inside.is_empty() {
+        let inside = place.inside.iter().map(|at| source(at, folder));
+        all["inside"] = inside.collect();
+    }
     all["access"] = json!(place.access);
     all["held"] = json!(place.held);
     let chain: Vec<Value> = place.chain.iter().map(|at| source(at, folder)).collect();

@@ -20,6 +20,7 @@ fn place(line: u32, access: &'static str, held: &[&str]) -> Place {
         at: source(line, "deposit"),
         access,
         held: held.iter().map(|&lock| lock.to_owned()).collect(),
+        inside: Vec::new(),
         chain: vec![source(line + 100, "worker")],
         created: Some(source(200, "main")),
     }

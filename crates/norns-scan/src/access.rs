@@ -1,7 +1,9 @@
 //! Accesses to memory that more than one thread can reach, and which objects those are.
 
-use norns_ir::{Constant, Kind, Operand, Type};
-use rustc_hash::FxHashSet;
+use norns_ir::{
+    BinaryOperator, Constant, Function, FunctionId, InstructionId, Kind, Operand, Type, Types,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::Code;
 use crate::external::{Effect, Extent, Hidden};
@@ -47,6 +49,9 @@ impl Act {
 pub enum Target {
     /// What its address points to.
     Direct,
+    /// The pointer to a table of virtual functions there, if there is one: a pointer to a member function is
+    /// called, which may be virtual.
+    Table,
     /// What the pointers there point to.
     Behind,
     Hidden(Hidden),
@@ -72,7 +77,7 @@ impl Access {
                 let structures = &code.points_to.structures;
                 structures.field(function, self.address, self.size)
             }
-            Target::Behind | Target::Hidden(_) => None,
+            Target::Table | Target::Behind | Target::Hidden(_) => None,
         }
     }
 
@@ -103,6 +108,14 @@ impl Access {
         let direct = || points_to.locations(self.point.instance, self.address);
         match self.target {
             Target::Direct => direct(),
+            Target::Table => {
+                let is_table = |at: &Location| {
+                    matches!(points_to.objects.origin(at.object), Origin::Global(global)
+                        if code.program.global(global).name.starts_with("_ZTV"))
+                };
+                let has_table = |at: &Location| points_to.behind(*at).iter().any(is_table);
+                direct().into_iter().filter(has_table).collect()
+            }
             Target::Behind => {
                 // A header points to a list of parts, a part to its bytes.
                 let mut all = Vec::new();
@@ -141,10 +154,76 @@ impl Access {
 #[must_use]
 pub fn accesses(code: &Code, parallel: &Parallel) -> Vec<Access> {
     let mut all = Vec::new();
+    let mut dispatches: FxHashMap<FunctionId, FxHashSet<InstructionId>> = FxHashMap::default();
     for point in code.points().filter(|&point| parallel.is_reached(point)) {
+        let before = all.len();
         of_instruction(code, point, &mut all);
+        let id = code.points_to.instances.get(point.instance).function;
+        let loads = dispatches
+            .entry(id)
+            .or_insert_with(|| dispatches_of(code.program.function(id), &code.program.types));
+        if loads.contains(&point.instruction) {
+            for access in &mut all[before..] {
+                access.target = Target::Table;
+            }
+        }
     }
     all
+}
+
+/// The loads of tables of virtual functions for calls through pointers to member functions: such a pointer is a
+/// function's address or the distance from the start of a table, plus 1.
+fn dispatches_of(function: &Function, types: &Types) -> FxHashSet<InstructionId> {
+    let is_distance = |index: &Operand| match index {
+        Operand::Result(id) => matches!(
+            function.instruction(*id).kind,
+            Kind::Binary(BinaryOperator::Subtract, ..)
+        ),
+        _ => false,
+    };
+    // The entry of the table is loaded as a pointer, so the walk over it is one in bytes.
+    let is_entry = |entry: InstructionId| {
+        function.listed().any(|(_, _, other)| {
+            let is_pointer = matches!(types.get(other.r#type), Type::Pointer);
+            is_pointer
+                && matches!(other.kind, Kind::Load { address, .. } if address == Operand::Result(entry))
+        })
+    };
+    let loads = function.listed().filter_map(|(_, id, instruction)| {
+        let Kind::ElementAddress {
+            source,
+            base,
+            indices,
+        } = &instruction.kind
+        else {
+            return None;
+        };
+        if types.size(*source) != 1 {
+            return None;
+        }
+        match (base, indices.as_slice()) {
+            (Operand::Result(load), [index])
+                if is_distance(index) && is_of_member_pointer(function, *index) && is_entry(id) =>
+            {
+                Some(*load)
+            }
+            _ => None,
+        }
+    });
+    loads.collect()
+}
+
+/// Whether a distance is computed from a number whose lowest bit the function asks for.
+fn is_of_member_pointer(function: &Function, distance: Operand) -> bool {
+    let Operand::Result(distance) = distance else {
+        return false;
+    };
+    let Kind::Binary(_, pointer, _) = function.instruction(distance).kind else {
+        return false;
+    };
+    function.listed().any(|(_, _, instruction)| {
+        matches!(instruction.kind, Kind::Binary(BinaryOperator::And, number, Operand::Constant(_)) if number == pointer)
+    })
 }
 
 fn of_instruction(code: &Code, point: Point, all: &mut Vec<Access>) {
@@ -264,6 +343,7 @@ fn touched(effect: Effect) -> Vec<(usize, Act, Extent)> {
         }
         | Effect::SemaphorePost(argument)
         | Effect::BarrierWait(argument) => vec![(argument, Act::Use, one)],
+        Effect::WaitBehind { condition, .. } => vec![(condition, Act::Use, one)],
         Effect::Wait {
             condition, mutex, ..
         } => vec![(condition, Act::Use, one), (mutex, Act::Use, one)],

@@ -15,7 +15,10 @@ pub struct Acquisition {
     pub mode: Mode,
     /// The places that the lock can be.
     pub places: Vec<Location>,
+    /// Surely held.
     pub held: Vec<Held>,
+    /// Held on some way that leads here.
+    pub may_hold: Vec<Held>,
 }
 
 /// A wait for something other than a lock.
@@ -27,6 +30,8 @@ pub struct Blocking {
     pub word: &'static str,
     /// The lock that a wait for a condition gives back.
     pub mutex: Option<Symbol>,
+    /// The places that it can be.
+    pub mutex_places: Vec<Location>,
     pub is_timed: bool,
 }
 
@@ -65,6 +70,7 @@ pub fn acquisitions(
                 mode,
                 places: code.points_to.locations(point.instance, operand),
                 held: locks.before(point).to_vec(),
+                may_hold: locks.may_hold_before(point).to_vec(),
             });
         }
     }
@@ -85,15 +91,28 @@ pub fn blocking(
             continue;
         };
         for effect in effects {
+            let mut mutex_places = Vec::new();
             let (argument, word, mutex, is_timed) = match *effect {
+                Effect::WaitBehind { condition, lock } => {
+                    let mutex = arguments.get(lock).map(|&operand| {
+                        let lock = symbols.of(point.instance, operand);
+                        let locks = code.points_to.locations(point.instance, operand);
+                        mutex_places = { locks.into_iter() }
+                            .flat_map(|at| code.points_to.behind(at))
+                            .collect();
+                        symbols.loaded(lock)
+                    });
+                    (condition, "wait for a condition", mutex, false)
+                }
                 Effect::Wait {
                     condition,
                     mutex,
                     is_timed,
                 } => {
-                    let mutex = arguments
-                        .get(mutex)
-                        .map(|&operand| symbols.of(point.instance, operand));
+                    let mutex = arguments.get(mutex).map(|&operand| {
+                        mutex_places = code.points_to.locations(point.instance, operand);
+                        symbols.of(point.instance, operand)
+                    });
                     (condition, "wait for a condition", mutex, is_timed)
                 }
                 Effect::SemaphoreWait { semaphore, is_sure } => {
@@ -127,6 +146,7 @@ pub fn blocking(
                 wakers: wakers(code, &points, &places),
                 word,
                 mutex,
+                mutex_places,
                 is_timed,
             });
         }

@@ -53,7 +53,10 @@ impl CandidateKind {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
+    /// In the program's own files, if a call there leads to it.
     pub at: SourcePlace,
+    /// Where in the headers of the system it happens, if that is not `at` itself; sorted.
+    pub inside: Vec<SourcePlace>,
     /// `read`, `write`, `lock`, …
     pub access: &'static str,
     /// The locks that are held, by name.

@@ -1,12 +1,33 @@
 //! A program as the analyses see it: its instances with their control flow, and what is asked of them often.
 
 use norns_ir::{Callee, Function, Kind, Operand, Program};
+use rustc_hash::FxHashMap;
 
 use crate::external::{Effect, effects, is_external};
 use crate::flow::Flow;
 use crate::instance::{InstanceId, Point, ThreadId};
 use crate::object::{ObjectId, Origin};
 use crate::points_to::PointsTo;
+
+/// Whether an effect leaves alone what pointers lead to.
+fn is_local(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Reads(..)
+            | Effect::Writes(..)
+            | Effect::Frees(_)
+            | Effect::Lock(..)
+            | Effect::TryLock(..)
+            | Effect::Unlock(_)
+            | Effect::Wait { .. }
+            | Effect::Signal(_)
+            | Effect::SemaphoreWait { .. }
+            | Effect::SemaphorePost(_)
+            | Effect::BarrierWait(_)
+            | Effect::MutexInit(_)
+            | Effect::Renews(_)
+    )
+}
 
 pub struct Code<'p> {
     pub program: &'p Program,
@@ -15,6 +36,8 @@ pub struct Code<'p> {
     flows: Vec<Option<Flow>>,
     /// By function; `None` for those with a body and those that are unknown.
     effects: Vec<Option<&'static [Effect]>>,
+    /// The calls through pointers that can only lead to functions of a library which all do the same.
+    through: FxHashMap<Point, &'static [Effect]>,
     /// Whether an instance is entered at most once in a run.
     is_once: Vec<bool>,
     /// The threads that can run each instance.
@@ -40,13 +63,50 @@ impl<'p> Code<'p> {
             program,
             flows,
             effects: program.functions.iter().map(known).collect(),
+            through: FxHashMap::default(),
             is_once: Vec::new(),
             threads: Vec::new(),
             points_to,
         };
+        code.find_through();
         code.find_once();
         code.find_threads();
         code
+    }
+
+    /// Finds what calls through pointers do that only lead to functions without a body: locks in a table of
+    /// functions. Effects that change what pointers lead to are left out, since points-to has not seen them.
+    fn find_through(&mut self) {
+        let mut found = FxHashMap::default();
+        for point in self.points() {
+            let (Kind::Call {
+                callee: Callee::Indirect(pointer),
+                ..
+            }
+            | Kind::Invoke {
+                callee: Callee::Indirect(pointer),
+                ..
+            }) = *self.kind(point)
+            else {
+                continue;
+            };
+            if !self.points_to.instances.callees(point).is_empty() {
+                continue;
+            }
+            let targets = self.points_to.locations(point.instance, pointer);
+            let mut all = targets.iter().map(|at| {
+                let Origin::Function(id) = self.points_to.objects.origin(at.object) else {
+                    return None;
+                };
+                self.effects[id.index()].filter(|effects| effects.iter().all(is_local))
+            });
+            if let Some(Some(first)) = all.next()
+                && all.all(|other| other == Some(first))
+            {
+                found.insert(point, first);
+            }
+        }
+        self.through = found;
     }
 
     #[must_use]
@@ -100,10 +160,11 @@ impl<'p> Code<'p> {
         else {
             return None;
         };
-        let Callee::Function(called) = callee else {
-            return None;
+        let effects = match callee {
+            Callee::Function(called) => self.effects[called.index()],
+            _ => self.through.get(&point).copied(),
         };
-        self.effects[called.index()].map(|effects| (effects, arguments.as_slice()))
+        effects.map(|effects| (effects, arguments.as_slice()))
     }
 
     /// What a call passes to a parameter of an instance; `None` for calls that an external function makes.

@@ -190,10 +190,11 @@ impl<S: Clone + PartialEq> Solution<S> {
             };
             let callees = code.points_to.instances.callees(point);
             let mut thrown: Option<S> = None;
-            problem.step(point, &mut state);
             if self.has_exceptions && may_throw_itself(code, point) {
+                // What throws has done nothing: no thread was created, none joined.
                 thrown = Some(state.clone());
             }
+            problem.step(point, &mut state);
             let mut after: Option<S> = None;
             for &callee in callees {
                 let inside = problem.enter(point, callee, &state);
@@ -344,7 +345,7 @@ fn has_exceptions(code: &Code) -> bool {
 }
 
 /// Whether a call can throw something that no function with a body throws: functions of C++ without a body, and
-/// what is not known. Functions of C do not throw.
+/// what is not known. Functions of C and destructors do not throw.
 fn may_throw_itself(code: &Code, point: Point) -> bool {
     let (Kind::Call { callee, .. } | Kind::Invoke { callee, .. }) = code.kind(point) else {
         return false;
@@ -352,11 +353,14 @@ fn may_throw_itself(code: &Code, point: Point) -> bool {
     let Callee::Function(called) = callee else {
         return code.points_to.instances.callees(point).is_empty();
     };
-    let is_known_to_c = || {
+    let never_throws = || {
         let name = code.program.function(*called).name.as_str();
+        let is_destructor = ["D0Ev", "D1Ev", "D2Ev"]
+            .iter()
+            .any(|end| name.ends_with(end));
         let throws =
             name.starts_with("_Z") || name.starts_with("__cxa") || name == "_Unwind_Resume";
-        !throws && code.external(point).is_some()
+        is_destructor || !throws && code.external(point).is_some()
     };
-    code.is_call_of_library(point) && !is_known_to_c()
+    code.is_call_of_library(point) && !never_throws()
 }

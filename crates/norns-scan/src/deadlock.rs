@@ -7,19 +7,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use norns_ir::{BinaryOperator, Kind, Operand};
 use rustc_hash::FxHashSet;
 
 use crate::acquisition::{Acquisition, Blocking};
 use crate::candidate::{Candidate, CandidateKind, Place, SourcePlace};
 use crate::code::Code;
-use crate::describe;
+use crate::describe::{self, Shown};
 use crate::external::Mode;
 use crate::hand_over::HandOver;
 use crate::instance::{Point, ThreadId};
 use crate::lock_set::{Held, LockSets};
 use crate::object::Location;
 use crate::parallel::Parallel;
-use crate::symbol::{Symbol, Symbols};
+use crate::points_to::constant_integer;
+use crate::symbol::{Root, Symbol, Symbols};
 
 /// Longer cycles are not looked for.
 const LONGEST_CYCLE: usize = 4;
@@ -42,7 +44,63 @@ struct Edge {
     from: (Location, Mode, Symbol),
     to: (Location, Mode, Symbol),
     point: Point,
+    shown: Shown,
     held: Vec<Held>,
+    /// Whether the lock is held on every way to the acquisition.
+    is_sure: bool,
+    /// If a loop takes the lock of one element after the other: whether upwards.
+    walk: Option<Walk>,
+}
+
+/// In which order a loop takes the locks of the elements of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Walk {
+    Up,
+    Down,
+    Unknown,
+}
+
+/// How a lock that is taken in a loop, while those of earlier turns are held, goes through its elements.
+fn walk(code: &Code, symbols: &Symbols, held: &Held, acquisition: &Acquisition) -> Option<Walk> {
+    let point = acquisition.point;
+    let is_same = held.lock == acquisition.lock && held.taken == point;
+    if !is_same || !code.flow(point.instance).is_in_cycle(point.instruction) {
+        return None;
+    }
+    let Root::Element(_, index, _) = symbols.root(acquisition.lock.root) else {
+        return None;
+    };
+    let Root::Value(instance, instruction) = symbols.root(index.root) else {
+        return None;
+    };
+    let kind = |instance, instruction| {
+        code.kind(Point {
+            instance,
+            instruction,
+        })
+    };
+    let Kind::Phi(incoming) = kind(instance, instruction) else {
+        return None;
+    };
+    let steps = incoming.iter().filter_map(|&(_, next)| {
+        let Operand::Result(next) = next else {
+            return None;
+        };
+        let Kind::Binary(operator, a, Operand::Constant(step)) = *kind(instance, next) else {
+            return None;
+        };
+        let step = constant_integer(code.program, step)?;
+        match operator {
+            BinaryOperator::Add if a == Operand::Result(instruction) => Some(step),
+            BinaryOperator::Subtract if a == Operand::Result(instruction) => Some(-step),
+            _ => None,
+        }
+    });
+    Some(match steps.collect::<Vec<_>>().as_slice() {
+        [1..=i64::MAX] => Walk::Up,
+        [i64::MIN..=-1] => Walk::Down,
+        _ => Walk::Unknown,
+    })
 }
 
 impl Deadlocks<'_, '_, '_> {
@@ -73,22 +131,27 @@ impl Deadlocks<'_, '_, '_> {
         let mut edges = Vec::new();
         let mut seen = FxHashSet::default();
         for acquisition in acquisitions {
-            for held in &acquisition.held {
-                if held.lock == acquisition.lock {
+            for held in &acquisition.may_hold {
+                let walk = walk(self.code, self.symbols, held, acquisition);
+                if held.lock == acquisition.lock && walk.is_none() {
                     continue;
                 }
+                let is_sure = acquisition.held.iter().any(|sure| sure.lock == held.lock);
                 let places = self.locks.places.get(&held.lock);
-                for &from in places.into_iter().flatten() {
-                    for &to in &acquisition.places {
-                        for &thread in self.code.threads_of(acquisition.point.instance) {
-                            let at = describe::source(self.code, acquisition.point);
-                            let taken = describe::source(self.code, held.taken);
+                let taken = describe::shown(self.code, held.taken).swap_remove(0).at;
+                for shown in describe::shown(self.code, acquisition.point) {
+                    for (&from, &to) in places
+                        .into_iter()
+                        .flatten()
+                        .flat_map(|from| acquisition.places.iter().map(move |to| (from, to)))
+                    {
+                        for &thread in self.code.threads_of(shown.call.instance) {
                             if !seen.insert((
                                 from,
                                 to,
                                 thread,
-                                at,
-                                taken,
+                                shown.at.clone(),
+                                taken.clone(),
                                 held.mode,
                                 acquisition.mode,
                                 acquisition.held.len(),
@@ -100,7 +163,10 @@ impl Deadlocks<'_, '_, '_> {
                                 from: (from, held.mode, held.lock),
                                 to: (to, acquisition.mode, acquisition.lock),
                                 point: acquisition.point,
+                                shown: shown.clone(),
                                 held: acquisition.held.clone(),
+                                is_sure,
+                                walk,
                             });
                         }
                     }
@@ -130,7 +196,10 @@ impl Deadlocks<'_, '_, '_> {
             let is_pair =
                 is_single && self.meet(first, first) && !self.code.is_unique(first.from.0.object)
                     || is_single && self.meet(first, first) && self.is_element(first.from.0);
-            if !is_single || is_pair {
+            // All go through the elements in one direction.
+            let is_ordered = matches!(first.walk, Some(Walk::Up | Walk::Down))
+                && path.iter().all(|&at| edges[at].walk == first.walk);
+            if (!is_single || is_pair) && !is_ordered {
                 self.report(edges, path, found);
             }
         }
@@ -214,33 +283,39 @@ impl Deadlocks<'_, '_, '_> {
         });
         found.entry(key).or_insert(Candidate {
             kind: CandidateKind::Deadlock,
-            rank: if is_exact { 90 } else { 50 },
+            rank: match (is_exact, path.iter().all(|&at| edges[at].is_sure)) {
+                (true, true) => 90,
+                (true, false) => 60,
+                (false, true) => 50,
+                (false, false) => 35,
+            },
             object: names.join(", "),
             places,
         });
     }
 
     fn place(&self, edge: &Edge, access: &'static str) -> Place {
-        self.place_at(edge.point, edge.thread, &edge.held, access)
+        self.place_at(edge.shown.clone(), edge.thread, &edge.held, access)
     }
 
     fn place_at(
         &self,
-        point: Point,
+        shown: Shown,
         thread: ThreadId,
         held: &[Held],
         access: &'static str,
     ) -> Place {
         let created = self.code.points_to.instances.thread(thread).created.first();
         Place {
-            at: describe::source(self.code, point),
+            at: shown.at,
+            inside: shown.inside.into_iter().collect(),
             access,
             held: held
                 .iter()
                 .map(|held| describe::symbol(self.code, self.symbols, held.lock))
                 .collect(),
-            chain: describe::chain(self.code, point.instance),
-            created: created.map(|&at| describe::source(self.code, at)),
+            chain: describe::chain(self.code, shown.call.instance),
+            created: created.map(|&at| describe::outside(self.code, at)),
         }
     }
 
@@ -258,6 +333,11 @@ impl Deadlocks<'_, '_, '_> {
             let Some(lock) = self.locks.concrete(self.code, self.symbols, held.lock) else {
                 continue;
             };
+            if let [only] = wait.mutex_places.as_slice()
+                && (only.object, i64::try_from(only.offset).unwrap_or(-1)) == lock
+            {
+                continue;
+            }
             for acquisition in acquisitions {
                 let is_reader = held.mode == Mode::Shared && acquisition.mode == Mode::Shared;
                 if is_reader
@@ -284,9 +364,11 @@ impl Deadlocks<'_, '_, '_> {
                     let Some(&thread) = blocked else {
                         continue;
                     };
+                    let first = |point| describe::shown(self.code, point).swap_remove(0);
+                    let (waits, takes) = (first(wait.point), first(acquisition.point));
                     let places = vec![
-                        self.place_at(wait.point, waiter, &wait.held, wait.word),
-                        self.place_at(acquisition.point, thread, &acquisition.held, "lock"),
+                        self.place_at(waits, waiter, &wait.held, wait.word),
+                        self.place_at(takes, thread, &acquisition.held, "lock"),
                     ];
                     let key = places.iter().map(|place| place.at.clone()).collect();
                     let is_condition = wait.mutex.is_some();

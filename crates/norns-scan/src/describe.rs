@@ -1,5 +1,7 @@
 //! Names for people: source places, objects with their fields, locks, call chains.
 
+use std::collections::BTreeMap;
+
 use norns_ir::{DebugType, DebugTypeId, InstructionId, Operand, PlaceId, Type, Variable};
 
 use crate::candidate::SourcePlace;
@@ -56,6 +58,75 @@ fn nearest(code: &Code, point: Point) -> Option<PlaceId> {
     rest.find_map(|&id: &InstructionId| function.instruction(id).place)
 }
 
+/// An instruction as it is shown: in the program's own files.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shown {
+    pub at: SourcePlace,
+    /// The instruction, or the call that leads into the headers of the system.
+    pub call: Point,
+    /// Where in those headers the instruction stands.
+    pub inside: Option<SourcePlace>,
+}
+
+/// A function of a header that more places call is shown where it stands.
+const MOST_SHOWN: usize = 8;
+
+/// Whether a file came with the compiler or a library of the system.
+#[must_use]
+pub fn is_of_the_system(file: &str) -> bool {
+    file.starts_with("/usr/") || file.contains("/include/c++/")
+}
+
+/// Where the program itself executes an instruction: there, or where it calls what stands in headers of the system.
+#[must_use]
+pub fn shown(code: &Code, point: Point) -> Vec<Shown> {
+    let at = source(code, point);
+    if !is_of_the_system(&at.file) {
+        let (call, inside) = (point, None);
+        return vec![Shown { at, call, inside }];
+    }
+    let calls = calls_from_program(code, point.instance);
+    if calls.is_empty() {
+        let (call, inside) = (point, None);
+        return vec![Shown { at, call, inside }];
+    }
+    let shown = calls.into_iter().map(|(outside, call)| Shown {
+        at: outside,
+        call,
+        inside: Some(at.clone()),
+    });
+    shown.collect()
+}
+
+/// The first of the places at which an instruction is shown.
+#[must_use]
+pub fn outside(code: &Code, point: Point) -> SourcePlace {
+    shown(code, point).swap_remove(0).at
+}
+
+/// The calls in the program's own files that lead to an instance of a header; none if there are too many.
+#[must_use]
+pub fn calls_from_program(code: &Code, instance: InstanceId) -> Vec<(SourcePlace, Point)> {
+    let mut found: BTreeMap<SourcePlace, Point> = BTreeMap::new();
+    let mut seen = vec![instance];
+    let mut at = 0;
+    while at < seen.len() {
+        for &call in &code.points_to.instances.get(seen[at]).callers {
+            let outside = source(code, call);
+            if !is_of_the_system(&outside.file) {
+                found.entry(outside).or_insert(call);
+            } else if !seen.contains(&call.instance) {
+                seen.push(call.instance);
+            }
+            if found.len() > MOST_SHOWN || seen.len() > 64 * MOST_SHOWN {
+                return Vec::new();
+            }
+        }
+        at += 1;
+    }
+    found.into_iter().collect()
+}
+
 /// The calls that lead to an instance, outermost first; of several callers the first one.
 #[must_use]
 pub fn chain(code: &Code, instance: InstanceId) -> Vec<SourcePlace> {
@@ -109,7 +180,7 @@ fn object(code: &Code, object: ObjectId, offset: u64) -> String {
             }
         }
         Origin::Heap(instance, instruction) => {
-            let at = source(
+            let at = outside(
                 code,
                 Point {
                     instance,

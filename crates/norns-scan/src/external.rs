@@ -59,6 +59,11 @@ pub enum Effect {
         mutex: Argument,
         is_timed: bool,
     },
+    /// `std::condition_variable::wait`: the mutex lies behind the lock.
+    WaitBehind {
+        condition: Argument,
+        lock: Argument,
+    },
     Signal(Argument),
     SemaphoreInit(Argument),
     /// A wait that the result can tell to have failed has `is_sure` unset.
@@ -93,6 +98,8 @@ pub enum Effect {
     },
     /// `std::thread::join`: the name of the thread lies behind the argument.
     JoinBehind(Argument),
+    /// Ends the process if the thread whose name lies behind the argument was neither joined nor given away.
+    ThreadIsOver(Argument),
     /// Calls the function in `function` with the values of `passes`, in this thread.
     Calls {
         function: Argument,
@@ -155,7 +162,8 @@ use Effect::{
     GuardRelease, Join, JoinBehind, Lock, MutexInit, NeverReturns, Once, OpensChannel, OpensQueue,
     Polls, Raises, Reads, ReadsHidden, Receives, Renews, Returns, SemaphoreChange,
     SemaphoreControl, SemaphoreInit, SemaphorePost, SemaphoreSet, SemaphoreWait, Sends,
-    SetSpecific, Signal, SystemCall, TryLock, Unlock, Wait, Writes, WritesBehind, WritesHidden,
+    SetSpecific, Signal, SystemCall, ThreadIsOver, TryLock, Unlock, Wait, WaitBehind, Writes,
+    WritesBehind, WritesHidden,
 };
 use Extent::{Bytes, Counted, Whole};
 use Mode::{Exclusive, Shared};
@@ -178,13 +186,40 @@ pub fn effects(name: &str) -> Option<&'static [Effect]> {
 /// Destroys the owner of a new thread's state.
 const OWNER_OF_STATE: &str = "_ZNSt10unique_ptrINSt6thread6_StateESt14default_deleteIS1_EED2Ev";
 
+/// `std::thread::~thread`, complete and of a base.
+const ENDS_OF_THREAD: [&str; 2] = ["_ZNSt6threadD1Ev", "_ZNSt6threadD2Ev"];
+
+/// Whether a function is `std::lock` of mutexes. Its body tries them in turn until it has all.
+fn takes_all(name: &str) -> bool {
+    const MUTEXES: [&str; 5] = [
+        "mutex",
+        "recursive_mutex",
+        "timed_mutex",
+        "recursive_timed_mutex",
+        "shared_mutex",
+    ];
+    let Some(types) = name.strip_prefix("_ZSt4lockISt") else {
+        return false;
+    };
+    let first = types.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    // A `unique_lock` that is taken later holds its mutex behind a pointer.
+    !types.contains("unique_lock")
+        && !types.contains("shared_lock")
+        && MUTEXES.iter().any(|mutex| first.starts_with(mutex))
+}
+
 /// Whether only the effects of a function matter: it has no body, or one that the analyses would misread.
 ///
 /// The owner of a thread's state is empty when it is destroyed, since `_M_start_thread` has taken the state;
-/// its body deletes the state, which the thread uses at that time, unless the owner is empty.
+/// its body deletes the state, which the thread uses at that time, unless the owner is empty. What is behind
+/// the destructor of a `std::thread` was joined, also where an exception skips the call of `join`.
 #[must_use]
 pub fn is_external(function: &Function) -> bool {
-    function.is_declaration() || function.name == OWNER_OF_STATE
+    let name = function.name.as_str();
+    function.is_declaration()
+        || name == OWNER_OF_STATE
+        || ENDS_OF_THREAD.contains(&name)
+        || takes_all(name)
 }
 
 fn intrinsic_effects(name: &str) -> Option<&'static [Effect]> {
@@ -530,8 +565,20 @@ fn cpp(name: &str) -> Option<&'static [Effect]> {
             &[CreateFromState]
         }
         OWNER_OF_STATE => &[],
+        _ if ENDS_OF_THREAD.contains(&name) => &[ThreadIsOver(0)],
         "_ZNSt6thread4joinEv" => &[JoinBehind(0)],
-        "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE" => &[],
+        "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE" => &[WaitBehind {
+            condition: 0,
+            lock: 1,
+        }],
+        _ if takes_all(name) => &[
+            Lock(0, Exclusive),
+            Lock(1, Exclusive),
+            Lock(2, Exclusive),
+            Lock(3, Exclusive),
+            Lock(4, Exclusive),
+            Lock(5, Exclusive),
+        ],
         "_ZNSt18condition_variable10notify_oneEv" | "_ZNSt18condition_variable10notify_allEv" => {
             &[Signal(0)]
         }

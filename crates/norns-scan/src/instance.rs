@@ -51,6 +51,8 @@ pub struct Thread {
 /// Sums of instructions over instances.
 const LEAST_BUDGET: usize = 400_000;
 const MOST_THREADS: usize = 200;
+/// What a `std::function` of libstdc++ calls through pointers: these have an instance for each call, too.
+const HANDLER: &str = "_ZNSt17_Function_handlerI";
 
 #[derive(Clone, Debug, Default)]
 pub struct Instances {
@@ -168,7 +170,8 @@ impl Instances {
         if let Some(known) = { known }.find(|&to| self.get(to).function == function) {
             return (known, false);
         }
-        let (callee, is_new) = if is_direct && is_small && self.used < self.budget * 2 {
+        let has_own = is_direct || program.function(function).name.starts_with(HANDLER);
+        let (callee, is_new) = if has_own && is_small && self.used < self.budget * 2 {
             let clone = self.add(program, function, thread);
             self.all[clone.index()].is_clone = true;
             (clone, true)

@@ -40,6 +40,7 @@ mod token;
 mod turns;
 
 pub use candidate::{Candidate, CandidateKind, Place, SourcePlace};
+pub use describe::is_of_the_system;
 pub use slice::{Memory, Object, Slice, Sliced, is_same_file, slice};
 
 use norns_ir::{Omission, Program};

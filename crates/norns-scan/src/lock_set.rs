@@ -39,6 +39,8 @@ pub struct LockSets {
     numbers: FxHashMap<LockSet, u32>,
     /// The places that each lock can be.
     pub places: FxHashMap<Symbol, Vec<Location>>,
+    /// The same for the locks that are held on some way to the instruction.
+    may_before: Vec<Vec<Option<u32>>>,
     /// Semaphores that a thread posts without having them: they are no locks.
     refused: FxHashSet<Symbol>,
 }
@@ -51,6 +53,16 @@ struct Locking<'a, 'b, 'p> {
     released: Vec<Option<Vec<Symbol>>>,
     /// Semaphores that begin at 1, which are used as locks.
     semaphores: FxHashSet<Location>,
+    ways: Ways,
+}
+
+/// Which ways to an instruction count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ways {
+    /// A lock is held if it is on all of them.
+    All,
+    /// A lock is held if it is on one of them.
+    Any,
 }
 
 fn add(state: &mut LockSet, new: Held) {
@@ -80,6 +92,20 @@ impl Problem for Locking<'_, '_, '_> {
     }
 
     fn join(&self, into: &mut LockSet, other: &LockSet) {
+        if self.ways == Ways::Any {
+            for held in other {
+                match into.binary_search_by_key(&held.lock, |held| held.lock) {
+                    Ok(at) => {
+                        let known = &mut into[at];
+                        known.times = known.times.max(held.times);
+                        known.mode = known.mode.max(held.mode);
+                        known.taken = known.taken.min(held.taken);
+                    }
+                    Err(at) => into.insert(at, *held),
+                }
+            }
+            return;
+        }
         into.retain_mut(|held| {
             let Ok(at) = other.binary_search_by_key(&held.lock, |held| held.lock) else {
                 return false;
@@ -492,11 +518,13 @@ impl LockSets {
             places: FxHashMap::default(),
             released: Vec::new(),
             semaphores: binary_semaphores(code),
+            ways: Ways::All,
         };
         problem.find_released();
         let mut solution = Solution::new(code, &mut problem);
         let mut sets = Self {
             before: Vec::new(),
+            may_before: Vec::new(),
             sets: Vec::new(),
             numbers: FxHashMap::default(),
             places: FxHashMap::default(),
@@ -509,6 +537,16 @@ impl LockSets {
             });
             sets.before.push(before);
         }
+        problem.ways = Ways::Any;
+        let mut solution = Solution::new(code, &mut problem);
+        for instance in code.points_to.instances.ids() {
+            let mut before = vec![None; code.function(instance).instructions.len()];
+            solution.for_each(code, &mut problem, instance, |instruction, state| {
+                before[instruction.index()] = Some(sets.number(state));
+            });
+            sets.may_before.push(before);
+        }
+        problem.ways = Ways::All;
         sets.refuse_posts(code, &mut problem);
         sets.places = problem.places;
         sets
@@ -557,6 +595,15 @@ impl LockSets {
     #[must_use]
     pub fn before(&self, point: Point) -> &[Held] {
         match self.before[point.instance.index()][point.instruction.index()] {
+            Some(number) => &self.sets[number as usize],
+            None => &[],
+        }
+    }
+
+    /// The locks that are held before an instruction on some way that leads there.
+    #[must_use]
+    pub fn may_hold_before(&self, point: Point) -> &[Held] {
+        match self.may_before[point.instance.index()][point.instruction.index()] {
             Some(number) => &self.sets[number as usize],
             None => &[],
         }

@@ -48,7 +48,7 @@ impl<'a, 'p> MayHold<'a, 'p> {
                         problem.numbers.entry(at).or_insert(next);
                     }
                 }
-                problem.places.insert(point, places);
+                problem.places.entry(point).or_default().extend(places);
             }
         }
         problem

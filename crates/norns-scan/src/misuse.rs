@@ -21,6 +21,8 @@ use crate::symbol::Symbols;
 
 /// Where the C library keeps the kind of a mutex, in bytes from its start.
 const MUTEX_KIND: u64 = 16;
+/// Waits are a few wrappers deep.
+const DEEPEST_WAIT: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MutexKind {
@@ -103,14 +105,16 @@ impl<'a, 'b, 'p> Misuse<'a, 'b, 'p> {
         let created = threads
             .filter_map(|&thread| self.code.points_to.instances.thread(thread).created.first())
             .next();
+        let shown = describe::shown(self.code, point).swap_remove(0);
         Place {
-            at: describe::source(self.code, point),
+            at: shown.at,
+            inside: shown.inside.into_iter().collect(),
             access,
             held: held
                 .map(|held| describe::symbol(self.code, self.symbols, held.lock))
                 .collect(),
-            chain: describe::chain(self.code, point.instance),
-            created: created.map(|&at| describe::source(self.code, at)),
+            chain: describe::chain(self.code, shown.call.instance),
+            created: created.map(|&at| describe::outside(self.code, at)),
         }
     }
 
@@ -311,8 +315,12 @@ impl<'a, 'b, 'p> Misuse<'a, 'b, 'p> {
         blocking: &[Blocking],
         found: &mut BTreeMap<(CandidateKind, SourcePlace), Candidate>,
     ) {
+        let releases = Releases::new(self.code);
         for wait in blocking {
-            if wait.mutex.is_none() || wait.is_timed || self.is_in_loop(wait.point) {
+            let is_condition = wait.mutex.is_some() && !wait.is_timed;
+            if !is_condition
+                || self.is_asked_again(wait.point, &wait.mutex_places, &releases, DEEPEST_WAIT)
+            {
                 continue;
             }
             let places = vec![self.place(wait.point, "wait")];
@@ -326,27 +334,105 @@ impl<'a, 'b, 'p> Misuse<'a, 'b, 'p> {
         }
     }
 
-    /// Whether the instruction, or a call that leads to it, can be executed again by the same function.
-    fn is_in_loop(&self, mut point: Point) -> bool {
-        let instances = &self.code.points_to.instances;
-        for _ in 0..64 {
-            if self
-                .code
-                .flow(point.instance)
-                .is_in_cycle(point.instruction)
-            {
-                return true;
+    /// Whether what is waited for is looked at again behind a wait: a way from there back to it, in the function
+    /// or in one that calls it, on which the mutex is kept.
+    fn is_asked_again(
+        &self,
+        point: Point,
+        places: &[Location],
+        releases: &Releases,
+        depth: u32,
+    ) -> bool {
+        let Some(depth) = depth.checked_sub(1) else {
+            return true;
+        };
+        let function = self.code.function(point.instance);
+        let flow = self.code.flow(point.instance);
+        let Some((block, position)) = flow.position(point.instruction) else {
+            return true;
+        };
+        let mut returns = false;
+        let mut seen = FxHashSet::default();
+        let mut stack = vec![(block, position + 1)];
+        while let Some((block, from)) = stack.pop() {
+            let list = &function.blocks[block.index()].instructions;
+            let mut is_open = true;
+            for &instruction in &list[from.min(list.len())..] {
+                let at = Point {
+                    instance: point.instance,
+                    instruction,
+                };
+                if at == point {
+                    return true;
+                }
+                if releases.may_release(self.code, at, places) {
+                    is_open = false;
+                    break;
+                }
+                returns |= matches!(self.code.kind(at), Kind::Return(_));
             }
-            match instances.get(point.instance).callers.as_slice() {
-                [] => return false,
-                [only] => point = *only,
-                callers => {
-                    let mut callers = callers.iter();
-                    return callers
-                        .any(|call| self.code.flow(call.instance).is_in_cycle(call.instruction));
+            if is_open {
+                let next = flow.successors(block).iter();
+                stack.extend(next.filter(|to| seen.insert(**to)).map(|&to| (to, 0)));
+            }
+        }
+        let callers = &self.code.points_to.instances.get(point.instance).callers;
+        let mut callers = callers.iter();
+        returns && callers.any(|&call| self.is_asked_again(call, places, releases, depth))
+    }
+}
+
+/// The places of the locks that each instance may release, with all that it calls.
+struct Releases {
+    by_instance: Vec<FxHashSet<Location>>,
+}
+
+impl Releases {
+    fn new(code: &Code) -> Self {
+        let instances = &code.points_to.instances;
+        let mut by_instance: Vec<FxHashSet<Location>> = vec![FxHashSet::default(); instances.len()];
+        let mut stack = Vec::new();
+        for point in code.points() {
+            let places = released(code, point);
+            let known = &mut by_instance[point.instance.index()];
+            let new: Vec<Location> = places.into_iter().filter(|&at| known.insert(at)).collect();
+            if !new.is_empty() {
+                stack.push((point.instance, new));
+            }
+        }
+        while let Some((instance, places)) = stack.pop() {
+            for call in &instances.get(instance).callers {
+                let known = &mut by_instance[call.instance.index()];
+                let new = places.iter().copied().filter(|&at| known.insert(at));
+                let new: Vec<Location> = new.collect();
+                if !new.is_empty() {
+                    stack.push((call.instance, new));
                 }
             }
         }
-        true
+        Self { by_instance }
     }
+
+    fn may_release(&self, code: &Code, point: Point, places: &[Location]) -> bool {
+        let callees = code.points_to.instances.callees(point);
+        let releases = |&id: &InstanceId| {
+            let known = &self.by_instance[id.index()];
+            places.iter().any(|at| known.contains(at))
+        };
+        callees.iter().any(releases) || released(code, point).iter().any(|at| places.contains(at))
+    }
+}
+
+/// The places of the locks that an instruction itself may release.
+fn released(code: &Code, point: Point) -> Vec<Location> {
+    let Some((effects, arguments)) = code.external(point) else {
+        return Vec::new();
+    };
+    let operands = effects.iter().filter_map(|effect| match effect {
+        Effect::Unlock(argument) => arguments.get(*argument),
+        _ => None,
+    });
+    operands
+        .flat_map(|&operand| code.points_to.locations(point.instance, operand))
+        .collect()
 }

@@ -14,6 +14,8 @@ use crate::condition::Condition;
 use crate::dataflow::{Problem, Solution};
 use crate::external::Effect;
 use crate::instance::{InstanceId, Point, ThreadId};
+use crate::join::given_away;
+use crate::object::Location;
 use crate::symbol::Symbols;
 use crate::threads::Threads;
 
@@ -39,6 +41,8 @@ pub(crate) struct Alive<'a, 'b, 'p> {
     started: Vec<Threads>,
     /// The threads that may run when the process ends; `None` for all.
     at_exit: Option<Threads>,
+    /// Variables of the C++ library whose thread is detached or moved to another variable.
+    pub(crate) given_away: FxHashSet<Location>,
 }
 
 impl Problem for Alive<'_, '_, '_> {
@@ -159,6 +163,7 @@ impl Parallel {
             left: descendants.clone(),
             started: started(code, &descendants),
             at_exit: None,
+            given_away: given_away(code),
             descendants,
         };
         let mut solution = Solution::new(code, &mut problem);

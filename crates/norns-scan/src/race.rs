@@ -8,7 +8,7 @@
 //! element of an array or one of many blocks; a lock on one side only, which the other side forgot, counts
 //! more than none; locks that could be the same count less.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use norns_ir::PlaceId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,7 +19,7 @@ use crate::code::Code;
 use crate::describe;
 use crate::fresh::Fresh;
 use crate::hand_over::HandOver;
-use crate::instance::ThreadId;
+use crate::instance::{InstanceId, Point, ThreadId};
 use crate::lock_set::LockSets;
 use crate::object::{Location, ObjectId, Origin};
 use crate::own::Own;
@@ -48,6 +48,7 @@ pub struct Races<'a, 'b, 'p> {
     tokens: Tokens,
     classes: Vec<Class>,
     places: Vec<SourcePlace>,
+    shown: ShownPlaces,
     /// The places of accesses that are left out because they could touch anything.
     pub wide: FxHashSet<Option<PlaceId>>,
     /// Objects with more pairs than were looked at.
@@ -58,8 +59,12 @@ pub struct Races<'a, 'b, 'p> {
 struct Class {
     access: Access,
     symbol: Symbol,
-    /// A number of `Races::places`.
+    /// A number of `Races::places`: where it is shown.
     place: u32,
+    /// A number of `Races::places`: where it stands in a header of the system, if it is shown elsewhere.
+    inside: Option<u32>,
+    /// The instruction at `place`: the access itself, or the call that leads to it.
+    call: Point,
     field: Option<Field>,
 }
 
@@ -67,6 +72,7 @@ struct Class {
 #[derive(PartialEq, Eq, Hash)]
 struct Likeness<'c> {
     place: u32,
+    inside: Option<u32>,
     act: Act,
     size: u64,
     symbol: Symbol,
@@ -92,7 +98,12 @@ struct Found {
     at: Location,
     classes: (usize, usize),
     threads: (ThreadId, ThreadId),
+    /// Where in headers of the system the two places race with each other, the place with the lower number first.
+    inside: BTreeSet<(Option<u32>, Option<u32>)>,
 }
+
+/// A candidate names no more pairs of places in headers than this.
+const MOST_INSIDE: usize = 16;
 
 impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
     pub fn new(
@@ -119,6 +130,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
             tokens,
             classes: Vec::new(),
             places: Vec::new(),
+            shown: ShownPlaces::default(),
             wide: FxHashSet::default(),
             cut_off: Vec::new(),
         }
@@ -150,7 +162,6 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         let code = self.code;
         let mut by_object: BTreeMap<ObjectId, Vec<Touch>> = BTreeMap::new();
         let mut known: FxHashMap<Likeness, usize> = FxHashMap::default();
-        let mut places: FxHashMap<SourcePlace, u32> = FxHashMap::default();
         let all = accesses(code, self.parallel);
         // What a pointer to almost anything is used as may be any structure of that type.
         let wide = all.iter().filter(|access| access.is_wide(code));
@@ -170,7 +181,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         // There, the contexts of an instruction are told apart by what they hold and by their threads only.
         let mut known_any = FxHashSet::default();
         for access in all {
-            let mut class = None;
+            let mut class: Option<Vec<usize>> = None;
             let mut touched = access.places(code);
             let is_wide = access.is_wide(code);
             touched.retain(|at| self.escaped.contains(&at.object));
@@ -205,42 +216,44 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
                 {
                     continue;
                 }
-                let class = *class.get_or_insert_with(|| {
-                    let source = describe::source(code, point);
-                    let place = *places.entry(source).or_insert_with_key(|source| {
-                        self.places.push(source.clone());
-                        u32::try_from(self.places.len() - 1)
-                            .expect("fewer places than instructions")
-                    });
+                let classes = class.get_or_insert_with(|| {
                     let symbol = self.symbols.of(point.instance, access.address);
                     let field = access.field(code);
-                    let likeness = Likeness {
-                        field,
-                        place,
-                        act: access.act,
-                        size: access.size,
-                        symbol,
-                        threads: code.threads_of(point.instance),
-                        alive: self.parallel.number(point),
-                        held: self.locks.number_before(point),
-                        known: self.hand_over.number(point),
-                        tokens: self.tokens.number(point),
-                    };
-                    *known.entry(likeness).or_insert_with(|| {
-                        self.classes.push(Class {
-                            access: access.clone(),
-                            symbol,
-                            place,
+                    let mut classes = Vec::new();
+                    for shown in self.shown.of(code, point, &mut self.places) {
+                        let likeness = Likeness {
                             field,
-                        });
-                        self.classes.len() - 1
-                    })
+                            place: shown.place,
+                            inside: shown.inside,
+                            act: access.act,
+                            size: access.size,
+                            symbol,
+                            threads: code.threads_of(shown.call.instance),
+                            alive: self.parallel.number(point),
+                            held: self.locks.number_before(point),
+                            known: self.hand_over.number(point),
+                            tokens: self.tokens.number(point),
+                        };
+                        classes.push(*known.entry(likeness).or_insert_with(|| {
+                            self.classes.push(Class {
+                                access: access.clone(),
+                                symbol,
+                                place: shown.place,
+                                inside: shown.inside,
+                                call: shown.call,
+                                field,
+                            });
+                            self.classes.len() - 1
+                        }));
+                    }
+                    classes
                 });
-                by_object.entry(at.object).or_default().push(Touch {
+                let touches = by_object.entry(at.object).or_default();
+                touches.extend(classes.iter().map(|&class| Touch {
                     start: at.offset,
                     end: at.offset.saturating_add(access.size),
                     class,
-                });
+                }));
             }
         }
         for touches in by_object.values_mut() {
@@ -252,7 +265,7 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
 
     fn threads_of(&self, touch: &Touch) -> &'a [ThreadId] {
         self.code
-            .threads_of(self.classes[touch.class].access.point.instance)
+            .threads_of(self.classes[touch.class].call.instance)
     }
 
     fn of_object(
@@ -311,7 +324,16 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         };
         let rank = self.rank(a, b, at);
         let key = (a.place.min(b.place), a.place.max(b.place));
-        if found.get(&key).is_some_and(|old| old.rank >= rank) || self.are_apart(a, b) {
+        let is_turned = b.place < a.place;
+        let inside = match is_turned {
+            true => (b.inside, a.inside),
+            false => (a.inside, b.inside),
+        };
+        let is_known = found.get(&key).is_some_and(|old| {
+            let is_full = old.inside.len() >= MOST_INSIDE;
+            old.rank >= rank && (is_full || old.inside.contains(&inside))
+        });
+        if is_known || self.are_apart(a, b) {
             return;
         }
         let Some(threads) = self.overlapping(a, b, object) else {
@@ -326,13 +348,20 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         if excluded || self.tokens.exclude(a.access.point, b.access.point) {
             return;
         }
-        let new = Found {
-            rank,
+        let old = found.entry(key).or_insert_with(|| Found {
+            rank: 0,
             at,
             classes: (first.class, second.class),
             threads,
-        };
-        found.insert(key, new);
+            inside: BTreeSet::new(),
+        });
+        if old.inside.len() < MOST_INSIDE {
+            old.inside.insert(inside);
+        }
+        if rank > old.rank {
+            (old.rank, old.at) = (rank, at);
+            (old.classes, old.threads) = ((first.class, second.class), threads);
+        }
     }
 
     fn candidate(&self, found: &Found) -> Candidate {
@@ -341,9 +370,26 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
             &self.classes[found.classes.1],
         );
         let mut places = vec![
-            self.place(&a.access, found.threads.0),
-            self.place(&b.access, found.threads.1),
+            self.place(a, found.threads.0),
+            self.place(b, found.threads.1),
         ];
+        let (lower, higher) = match a.place <= b.place {
+            true => (0, 1),
+            false => (1, 0),
+        };
+        let place = |number: &Option<u32>| number.map(|at| self.places[at as usize].clone());
+        let lower_inside: BTreeSet<SourcePlace> = found
+            .inside
+            .iter()
+            .filter_map(|(at, _)| place(at))
+            .collect();
+        let higher_inside: BTreeSet<SourcePlace> = found
+            .inside
+            .iter()
+            .filter_map(|(_, at)| place(at))
+            .collect();
+        places[lower].inside = lower_inside.into_iter().collect();
+        places[higher].inside = higher_inside.into_iter().collect();
         places.sort();
         Candidate {
             kind: CandidateKind::DataRace,
@@ -355,12 +401,9 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
 
     /// Two threads that may execute the two accesses at the same time.
     fn overlapping(&self, a: &Class, b: &Class, object: ObjectId) -> Option<(ThreadId, ThreadId)> {
-        let (points, instances) = (
-            (a.access.point, b.access.point),
-            (a.access.point.instance, b.access.point.instance),
-        );
-        for &first in self.code.threads_of(instances.0) {
-            for &second in self.code.threads_of(instances.1) {
+        let points = (a.access.point, b.access.point);
+        for &first in self.code.threads_of(a.call.instance) {
+            for &second in self.code.threads_of(b.call.instance) {
                 if first == second && self.is_alone(first, a, b, object) {
                     continue;
                 }
@@ -449,18 +492,74 @@ impl<'a, 'b, 'p> Races<'a, 'b, 'p> {
         rank
     }
 
-    fn place(&self, access: &Access, thread: ThreadId) -> Place {
+    fn place(&self, class: &Class, thread: ThreadId) -> Place {
+        let access = &class.access;
         let held = self.locks.before(access.point).iter();
         let created = self.code.points_to.instances.thread(thread).created.first();
         Place {
-            at: describe::source(self.code, access.point),
+            at: self.places[class.place as usize].clone(),
+            inside: Vec::new(),
             access: word(access.act),
             held: held
                 .map(|held| describe::symbol(self.code, self.symbols, held.lock))
                 .collect(),
-            chain: describe::chain(self.code, access.point.instance),
-            created: created.map(|&at| describe::source(self.code, at)),
+            chain: describe::chain(self.code, class.call.instance),
+            created: created.map(|&at| describe::outside(self.code, at)),
         }
+    }
+}
+
+/// Where an access is shown, by number.
+#[derive(Clone, Copy)]
+struct ShownPlace {
+    place: u32,
+    inside: Option<u32>,
+    call: Point,
+}
+
+/// The numbers of places, and for each instance of a header the calls in the program's own files.
+#[derive(Default)]
+struct ShownPlaces {
+    numbers: FxHashMap<SourcePlace, u32>,
+    calls: FxHashMap<InstanceId, Vec<(u32, Point)>>,
+}
+
+impl ShownPlaces {
+    fn of(&mut self, code: &Code, point: Point, places: &mut Vec<SourcePlace>) -> Vec<ShownPlace> {
+        let source = describe::source(code, point);
+        let is_own = !describe::is_of_the_system(&source.file);
+        let own = self.number(source, places);
+        let plain = ShownPlace {
+            place: own,
+            inside: None,
+            call: point,
+        };
+        if is_own {
+            return vec![plain];
+        }
+        if !self.calls.contains_key(&point.instance) {
+            let calls = describe::calls_from_program(code, point.instance).into_iter();
+            let calls = calls.map(|(at, call)| (self.number(at, places), call));
+            let calls = calls.collect();
+            self.calls.insert(point.instance, calls);
+        }
+        match self.calls[&point.instance].as_slice() {
+            [] => vec![plain],
+            calls => { calls.iter() }
+                .map(|&(place, call)| ShownPlace {
+                    place,
+                    inside: Some(own),
+                    call,
+                })
+                .collect(),
+        }
+    }
+
+    fn number(&mut self, source: SourcePlace, places: &mut Vec<SourcePlace>) -> u32 {
+        *self.numbers.entry(source).or_insert_with_key(|source| {
+            places.push(source.clone());
+            u32::try_from(places.len() - 1).expect("fewer places than instructions")
+        })
     }
 }
 

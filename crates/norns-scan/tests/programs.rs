@@ -1,5 +1,6 @@
 //! The programs of tests/programs: what runs show in them must be among their candidates, and those in which
-//! runs show nothing must have few.
+//! runs show nothing must have few. The programs of tests/shapes of this crate have exactly the candidates that
+//! they name: `candidate: data-race, with 12` at both lines, or another kind at each of its lines.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,11 @@ fn folder() -> PathBuf {
 }
 
 fn programs(folder_name: &str) -> Vec<(String, PathBuf)> {
-    let folder = folder().join(folder_name);
+    programs_below(&folder(), folder_name)
+}
+
+fn programs_below(folder: &Path, folder_name: &str) -> Vec<(String, PathBuf)> {
+    let folder = folder.join(folder_name);
     let files = std::fs::read_dir(&folder).expect("the folder of programs is there");
     let mut all: Vec<(String, PathBuf)> = files
         .map(|file| file.expect("its files can be listed").path())
@@ -167,6 +172,63 @@ fn every_deadlock_that_runs_show_is_a_candidate() {
     // A lock that the program makes itself, of a flag and an owner.
     missed.retain(|deadlock| !deadlock.starts_with("deadlock/own_recursive_lock.c"));
     assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// The kinds and lines of the candidates of a scan, one entry for each pair of lines of a race.
+fn found(scan: &Scan) -> BTreeSet<(String, Vec<u32>)> {
+    let candidates = scan.candidates.iter().map(|candidate| {
+        let lines: BTreeSet<u32> = candidate.places.iter().map(|place| place.at.line).collect();
+        (
+            candidate.kind.name().to_owned(),
+            lines.into_iter().collect(),
+        )
+    });
+    candidates.collect()
+}
+
+#[test]
+fn each_shape_has_its_candidates() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes");
+    let mut differences = Vec::new();
+    for (name, path) in [
+        programs_below(&folder, "wrong"),
+        programs_below(&folder, "right"),
+    ]
+    .concat()
+    {
+        let text = std::fs::read_to_string(&path).expect("a program can be read");
+        let mut wanted: BTreeSet<(String, u32)> = BTreeSet::new();
+        let mut races: BTreeSet<Vec<u32>> = BTreeSet::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let Some((_, what)) = line.split_once("// candidate: ") else {
+                continue;
+            };
+            let Some((_, partners)) = what.split_once(", with ") else {
+                wanted.insert((what.to_owned(), number));
+                continue;
+            };
+            let partners = partners.split(" and ").map(|word| {
+                word.parse::<u32>()
+                    .expect("the line of the other access is a number")
+            });
+            races.extend(partners.map(|other| {
+                let pair = BTreeSet::from([number, other]);
+                pair.into_iter().collect()
+            }));
+        }
+        let found = found(&scanned(&path));
+        let (found_races, others): (Vec<_>, Vec<_>) =
+            { found.into_iter() }.partition(|(kind, _)| kind == "data-race");
+        let found_races: BTreeSet<Vec<u32>> =
+            found_races.into_iter().map(|(_, lines)| lines).collect();
+        let others: BTreeSet<(String, u32)> = { others.into_iter() }
+            .flat_map(|(kind, lines)| lines.into_iter().map(move |line| (kind.clone(), line)))
+            .collect();
+        if (&found_races, &others) != (&races, &wanted) {
+            differences.push(format!("{name}: {found_races:?} {others:?}"));
+        }
+    }
+    assert!(differences.is_empty(), "{differences:#?}");
 }
 
 #[test]

@@ -287,6 +287,7 @@ fn from_the_field(candidate: &norns_hive::Candidate) -> norns_scan::Scan {
             column: place.column,
             function: place.function.clone(),
         },
+        inside: Vec::new(),
         access: place.access.name(),
         held: Vec::new(),
         chain: Vec::new(),

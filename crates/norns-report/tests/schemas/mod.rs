@@ -169,6 +169,7 @@ fn candidate() -> norns_scan::Candidate {
         at: place.clone(),
         access: "write",
         held: vec!["m".into()],
+        inside: Vec::new(),
         chain: vec![place],
         created: None,
     };

@@ -496,6 +496,8 @@ impl PointsTo<'_> {
             | Effect::GuardAcquire(_)
             | Effect::GuardRelease(_)
             | Effect::JoinBehind(_)
+            | Effect::ThreadIsOver(_)
+            | Effect::WaitBehind { .. }
             | Effect::Sends(_)
             | Effect::Closes(_)
             | Effect::Receives { .. }
