@@ -412,12 +412,15 @@ impl<E> Check<'_, E> {
         let (listed, others): (Vec<_>, Vec<_>) = witnesses.iter().partition(|(witness, _)| {
             findings::is_listed(&self.all, &bare(trace).finding(witness))
         });
-        let (mut refuted, mut other_reads) = (0, 0);
+        let (mut refuted, mut other_reads) = (0, confirmation.left_to_loops.len());
         for (number, (witness, tier)) in (1..).zip(others.into_iter().chain(listed)) {
             let of = witnesses.len();
             self.observer.progress(Progress::Replaying { number, of });
             let mut finding = predicted(trace).finding(witness);
             if !self.is_wanted(&finding) || findings::is_settled(&self.all, &finding) {
+                continue;
+            }
+            if confirmation.is_left_to_loop(&witness.bug) {
                 continue;
             }
             // The loops that replays have shown forbid it.

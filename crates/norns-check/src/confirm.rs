@@ -77,6 +77,9 @@ pub struct Confirmation<'a, P: Program> {
     /// Races that only a replay which stops both threads proves, by their program counters: a loop may
     /// order them.
     doubted: BTreeSet<[u64; 2]>,
+    /// Races of the recorded run that are probably ordered by a loop, and are only counted: their program
+    /// counters.
+    pub left_to_loops: BTreeSet<[u64; 2]>,
     /// How many races of the recorded run were tried for a loop that orders them.
     pub tried_for_loops: usize,
     /// For how many bugs the last tries have failed.
@@ -104,6 +107,7 @@ impl<'a, P: Program> Confirmation<'a, P> {
             forked: false,
             loaded_later: false,
             doubted: BTreeSet::new(),
+            left_to_loops: BTreeSet::new(),
             tried_for_loops: 0,
             fruitless: 0,
         }
@@ -164,6 +168,21 @@ impl<'a, P: Program> Confirmation<'a, P> {
     /// Whether a loop, seen or not, may order the accesses of a race.
     pub fn may_be_ordered_by_loop(&self, bug: &Bug) -> bool {
         self.loops.may_order(bug)
+    }
+
+    /// Notes that a race is left to a loop that may order it, if the recorded run has gone round in one.
+    /// Whether it has.
+    pub fn leave_to_loop(&mut self, bug: &Bug) -> bool {
+        let goes_round = self.loops.go_round(bug);
+        if goes_round && let Some(pcs) = self.pcs(bug) {
+            self.left_to_loops.insert(pcs);
+        }
+        goes_round
+    }
+
+    pub fn is_left_to_loop(&self, bug: &Bug) -> bool {
+        let pcs = self.pcs(bug);
+        pcs.is_some_and(|pcs| self.left_to_loops.contains(&pcs))
     }
 
     /// Runs the program a few times, steered to all these races at once.

@@ -4,7 +4,8 @@
 //! A replay that makes such a race happen again is an extra, for which time is spent last. The
 //! exception is a race whose accesses a loop on a plain variable may keep apart: the recorded run
 //! cannot tell, so that a replay holds the one thread and sees whether the other one arrives. If no
-//! replay can tell, the race is only predicted, with that reason. These replays have a share of the
+//! replay can tell, the race is only predicted, with that reason; and only counted if the recorded run
+//! has gone round in such a loop. These replays have a share of the
 //! time of their own, after the prediction, which needs little. Before that, the races of the variables that
 //! such loops may wait for are replayed.
 
@@ -16,7 +17,7 @@ use norns_predict::happens_before::{Flows, Observed, observed_races};
 use norns_replay::Proof;
 use norns_replay::schedule::Way;
 use norns_report::kind::Group;
-use norns_report::{Finding, Status, Verdict};
+use norns_report::{Finding, Reason, Status, Verdict};
 use norns_trace::{EventIndex, Trace};
 
 use crate::check::{Check, Evidence, Progress, bare, predicted};
@@ -220,7 +221,7 @@ impl<E> Check<'_, E> {
     fn add_if_not_ordered<P: Program<Error = E>>(
         &mut self,
         run: u32,
-        confirmation: &Confirmation<P>,
+        confirmation: &mut Confirmation<P>,
         observed: &Observed,
         tried: &Tried,
         again: Option<Again>,
@@ -242,6 +243,12 @@ impl<E> Check<'_, E> {
             Some(Again::Shown(proof)) => {
                 let how = format!("{NOTHING_ORDERS_IT}; in a replay {}", proof.describe());
                 (Status::Confirmed, Some(Verdict::Observed(how)))
+            }
+            None if !self.options.list_refuted
+                && confirmation.leave_to_loop(&observed.witness.bug) =>
+            {
+                self.leave(&finding, Reason::OtherReads);
+                return Ok(());
             }
             None => return self.add_doubtful(run, trace, observed, A_LOOP_MAY.into()),
         };

@@ -58,6 +58,16 @@ impl<'t> WaitLoops<'t> {
         }
     }
 
+    /// Whether a thread of a race was seen to go round in a loop that may order it.
+    pub fn go_round(&self, bug: &Bug) -> bool {
+        match (bug, &self.flows) {
+            (&Bug::Race { first, second }, Some((model, flows))) => {
+                flows.is_polled(model, first, second)
+            }
+            _ => false,
+        }
+    }
+
     /// Learns from a run that was to show this bug.
     pub fn learn(&mut self, trace: &Trace, bug: &Bug, replayed: &Replayed) {
         let Some(read) = replayed.wait_loop else {
@@ -263,6 +273,30 @@ mod tests {
         assert!(!loops.may_order(&race), "there is no other variable");
         loops.see_races([[pc(2), pc(6)]].into_iter());
         assert!(loops.may_order(&race));
+    }
+
+    /// T2 reads a flag of T1 again and again, with the same or with other operations in between.
+    #[test]
+    fn a_thread_that_reads_a_flag_in_equal_rounds_polls_it() {
+        let script = "T1: write x, write flag
+                      T2: read flag, lock m, unlock m, read flag, lock m, unlock m
+                      T2: read flag, lock m, unlock m, read flag, lock m, unlock m, write x";
+        let polls = |places: usize| {
+            let mut trace = norns_model::script::trace(script);
+            for event in 2..14 {
+                trace.events[event].place = trace.events[2 + (event - 2) % places].place;
+            }
+            let mut loops = WaitLoops::default();
+            let model = Model::new(&trace, Meaning::Optimistic);
+            let (_, flows) = observed_races(&model);
+            loops.know_flows(model, flows);
+            loops.go_round(&Bug::Race {
+                first: EventIndex(0),
+                second: EventIndex(14),
+            })
+        };
+        assert!(polls(3), "four equal rounds");
+        assert!(!polls(6), "every other one is of another place");
     }
 
     const FLAG: &str = "T1: write x, write flag

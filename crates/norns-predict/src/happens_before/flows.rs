@@ -22,6 +22,10 @@ const MOST_JOINED: usize = 1000;
 /// threads that seldom synchronise may have read and written them at any time.
 const MOST_JOINED_IN_RUN: usize = 16;
 
+/// The longest round of a loop that polls, in events of its thread, and how many rounds show a loop.
+const LONGEST_ROUND: usize = 64;
+const ROUNDS: usize = 3;
+
 /// A location that the first thread writes and the second reads plainly, unordered.
 pub(super) type Flow = (LocationId, ThreadId, ThreadId);
 
@@ -53,6 +57,31 @@ struct Accesses {
 pub struct Link {
     pub write: EventIndex,
     pub read: EventIndex,
+}
+
+/// Whether a thread makes this read several times in a row, with the same operations in between.
+fn goes_round(model: &Model, read: EventIndex) -> bool {
+    let trace = model.trace;
+    let read = trace.events[read.index()];
+    // The places since the last read, those of the round before, and how many rounds were like it.
+    let (mut round, mut before) = (Vec::new(), Vec::new());
+    let mut same = 0;
+    for event in trace.events.iter().filter(|it| it.thread == read.thread) {
+        if (event.place, event.op) != (read.place, read.op) {
+            if round.len() <= LONGEST_ROUND {
+                round.push(event.place);
+            }
+            continue;
+        }
+        let is_same = round.len() <= LONGEST_ROUND && round == before;
+        same = if is_same { same + 1 } else { 0 };
+        if same + 1 == ROUNDS {
+            return true;
+        }
+        std::mem::swap(&mut before, &mut round);
+        round.clear();
+    }
+    false
 }
 
 impl Flows {
@@ -261,6 +290,19 @@ impl Flows {
                 self.begins(model, before, link) && self.must_come_before(model, link.read, after)
             })
         })
+    }
+
+    /// Whether one of the two threads went round in a loop that reads a variable which the other may have
+    /// set: in the recorded run it read it again and again, with the same operations in between.
+    pub fn is_polled(&self, model: &Model, first: EventIndex, second: EventIndex) -> bool {
+        let thread = |event: EventIndex| model.trace.events[event.index()].thread;
+        let threads = [thread(first), thread(second)];
+        let reads: BTreeSet<EventIndex> = self
+            .links(model, first, second)
+            .map(|link| link.read)
+            .filter(|&read| threads.contains(&thread(read)))
+            .collect();
+        reads.into_iter().any(|read| goes_round(model, read))
     }
 
     fn links<'a>(
