@@ -387,8 +387,17 @@ impl Running {
             program.fails(failure.serial, consequence, self.taken.process);
         } else if looks_for_hang && self.applied != 0 && self.process.hangs() {
             (self.has_failed, self.hangs) = (true, true);
-            let (_, stack) = view.held();
-            let consequence = consequence(ConsequenceKind::Hang, 0, &stack);
+            let seen = self.process.stack();
+            let (maps, stack) = match &seen {
+                Some((maps, stack)) => (maps.as_str(), *stack),
+                // Where the thread stood that was last made to wait.
+                None => (view.maps(), view.held().1),
+            };
+            let consequence = Consequence {
+                kind: ConsequenceKind::Hang,
+                signal: 0,
+                stack: frames(&program.build, maps, &stack),
+            };
             program.fails(self.applied, consequence, self.taken.process);
         }
     }

@@ -4,8 +4,12 @@
 //! wait for a connection, a signal or a child may go on at any time and is never said to hang; one that another process
 //! wakes through shared memory after that time was called a hang wrongly.
 
-use std::fs;
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
+
+use norns_wire::guarding::Stack;
 
 /// How long nothing may move.
 pub const HANG: Duration = Duration::from_secs(10);
@@ -84,10 +88,78 @@ impl Process {
     }
 }
 
+/// How much of a stack is looked at, in bytes.
+const LOOKED_AT: usize = 16 * 1024;
+
+impl Process {
+    /// Where a thread of a process that hangs stands, and what is mapped there: of the first thread, if it can be read.
+    /// Return addresses are words of the stack that lie behind a call. The kernel may refuse to show them
+    /// (`kernel.yama.ptrace_scope`).
+    pub fn stack(&self) -> Option<(String, Stack)> {
+        let id = self.id;
+        let maps = fs::read_to_string(format!("/proc/{id}/maps")).ok()?;
+        let memory = File::open(format!("/proc/{id}/mem")).ok()?;
+        let call = fs::read_to_string(format!("/proc/{id}/syscall")).ok()?;
+        let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+        let mut words = call.split_whitespace().rev();
+        let (pc, stack_pointer) = (number(words.next()?)?, number(words.next()?)?);
+        let code: Vec<Range<u64>> = maps.lines().filter_map(code_of).collect();
+        let is_return = |word: u64| {
+            let mut before = [0; 7];
+            code.iter().any(|range| range.contains(&word))
+                && memory
+                    .read_exact_at(&mut before, word.wrapping_sub(7))
+                    .is_ok()
+                && ends_with_call(before)
+        };
+        let mut bytes = vec![0; LOOKED_AT];
+        let length = memory.read_at(&mut bytes, stack_pointer).ok()?;
+        let mut stack = Stack::EMPTY;
+        stack.push(pc + 1);
+        let (words, _) = bytes[..length].as_chunks::<8>();
+        let words = words.iter().map(|word| u64::from_le_bytes(*word));
+        for word in words.filter(|word| is_return(*word)) {
+            if !stack.push(word) {
+                break;
+            }
+        }
+        Some((maps, stack))
+    }
+}
+
+/// The addresses of a line of `/proc/PID/maps`, if code is there.
+fn code_of(line: &str) -> Option<Range<u64>> {
+    let mut fields = line.split_whitespace();
+    let (from, to) = fields.next()?.split_once('-')?;
+    let is_code = fields.next()?.contains('x');
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    is_code.then_some(number(from)?..number(to)?)
+}
+
+/// Whether the last of these bytes are a call: of an address, or through a register or memory.
+fn ends_with_call(bytes: [u8; 7]) -> bool {
+    let through = |length: usize| {
+        let at = bytes.len() - length;
+        bytes[at] == 0xff && bytes[at + 1] >> 3 & 7 == 2
+    };
+    bytes[2] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(through)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn calls_are_known_by_their_bytes() {
+        assert!(ends_with_call([0, 0, 0xe8, 1, 2, 3, 4]));
+        assert!(ends_with_call([0, 0, 0, 0, 0, 0xff, 0xd0]), "call *%rax");
+        assert!(ends_with_call([0, 0xff, 0x15, 1, 2, 3, 4]), "call *…(%rip)");
+        assert!(!ends_with_call([0, 0, 0xe9, 1, 2, 3, 4]));
+        let line = "55d0-55e0 r-xp 00001000 08:01 42   /a b/program";
+        assert_eq!(code_of(line), Some(0x55d0..0x55e0));
+        assert_eq!(code_of("55d0-55e0 rw-p 0 08:01 42"), None);
+    }
 
     #[test]
     fn a_process_is_there_until_it_ends() {

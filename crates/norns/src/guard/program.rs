@@ -188,7 +188,7 @@ impl Program {
         if let Some(held_back) = self.held_back.iter_mut().find(is_its) {
             held_back.report.consequence = Some(consequence);
             self.release(|it| it.serial == serial);
-        } else if !self.concluded.contains(&serial) {
+        } else if self.task_of(serial).is_some() && !self.concluded.contains(&serial) {
             self.ends(serial, Came::not_seen(), process);
             let last = self
                 .reports
@@ -307,5 +307,156 @@ impl Came {
             _ => Vec::new(),
         };
         Self { result, stacks }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use norns_hive::{
+        Access, BuildId, CandidateId, ConsequenceKind, Order, Origin, Place, ProgramName, Site,
+        TaskId,
+    };
+
+    fn place(line: u32) -> Place {
+        Place {
+            file: "a.c".into(),
+            line,
+            column: 1,
+            function: "f".into(),
+            access: Access::Write,
+        }
+    }
+
+    fn program() -> Program {
+        let site = |number: u32| Site {
+            number: SiteNumber(number),
+            file: "a.c".into(),
+            line: number,
+            column: 1,
+            function: "f".into(),
+            access: Access::Write,
+            size: 4,
+        };
+        let build = Build {
+            format: 1,
+            program: ProgramName::new("server").expect("a name"),
+            id: BuildId::new("00112233").expect("digits"),
+            label: String::new(),
+            sites: vec![site(1), site(2)],
+            candidates: vec![Candidate {
+                id: CandidateId::new("0".repeat(16)).expect("digits"),
+                origin: Origin::Scan,
+                rank: 0,
+                object: String::new(),
+                places: [place(1), place(2)],
+                sites: [vec![SiteNumber(1)], vec![SiteNumber(2)]],
+            }],
+            sources: Default::default(),
+        };
+        Program::new(build, 100, Vec::new())
+    }
+
+    fn task(name: &str) -> Task {
+        Task {
+            id: TaskId::new(name).expect("printable"),
+            candidate: CandidateId::new("0".repeat(16)).expect("digits"),
+            sites: [1, 2].map(SiteNumber),
+            order: Order::Alternate,
+            tau_ms: 50,
+        }
+    }
+
+    fn came(result: Outcome) -> Came {
+        Came {
+            result,
+            stacks: Vec::new(),
+        }
+    }
+
+    /// The tasks, results and consequences of what is to be handed in now.
+    fn due(program: &mut Program) -> Vec<(String, Outcome, bool)> {
+        let reports = program.due().into_iter();
+        let tasks = reports.filter_map(|report| match report {
+            Report::Task(it) => Some((it.task.to_string(), it.result, it.consequence.is_some())),
+            _ => None,
+        });
+        tasks.collect()
+    }
+
+    fn given(program: &mut Program, name: &str) -> u64 {
+        program.takes(Some(task(name)), EVERY);
+        assert!(program.is_changed());
+        program.task.serial
+    }
+
+    fn abort() -> Consequence {
+        Consequence {
+            kind: ConsequenceKind::Abort,
+            signal: 6,
+            stack: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_task_says_which_site_waits_and_ends_with_its_first_result() {
+        let mut program = program();
+        let serial = given(&mut program, "t");
+        assert_eq!((program.task.first, program.task.second), (2, 1));
+        program.takes(Some(task("t")), EVERY);
+        assert!(!program.is_changed(), "the same task goes on");
+        program.ends(serial, came(Outcome::NoRace), 7);
+        program.ends(serial, came(Outcome::Race), 8);
+        assert!(program.is_changed() && program.task.is_none());
+        assert_eq!(due(&mut program), [("t".into(), Outcome::NoRace, false)]);
+    }
+
+    #[test]
+    fn a_race_waits_for_what_its_process_does_then() {
+        let mut program = program();
+        let serial = given(&mut program, "t");
+        program.ends(serial, came(Outcome::Race), 7);
+        assert!(program.holds_back() && due(&mut program).is_empty());
+        program.fails(serial, abort(), 8);
+        assert!(due(&mut program).is_empty(), "another process");
+        program.fails(serial, abort(), 7);
+        assert_eq!(due(&mut program), [("t".into(), Outcome::Race, true)]);
+        let serial = given(&mut program, "u");
+        program.ends(serial, came(Outcome::Race), 7);
+        program.has_ended(serial, 7, true);
+        assert_eq!(due(&mut program), [("u".into(), Outcome::Race, false)]);
+    }
+
+    #[test]
+    fn what_ends_without_a_result_was_not_seen() {
+        let mut program = program();
+        let serial = given(&mut program, "t");
+        program.has_ended(serial - 1, 7, true);
+        program.has_ended(serial, 8, false);
+        assert!(
+            due(&mut program).is_empty(),
+            "it had no task, or others have it"
+        );
+        program.has_ended(serial, 9, true);
+        assert_eq!(due(&mut program), [("t".into(), Outcome::NotSeen, false)]);
+        let serial = given(&mut program, "u");
+        program.fails(serial, abort(), 9);
+        assert_eq!(due(&mut program), [("u".into(), Outcome::NotSeen, true)]);
+    }
+
+    #[test]
+    fn what_nobody_was_given_is_no_result() {
+        let mut program = program();
+        let serial = given(&mut program, "t");
+        program.ends(serial + 7, came(Outcome::Race), 7);
+        program.fails(serial + 7, abort(), 7);
+        assert!(due(&mut program).is_empty());
+        let mut foreign = task("v");
+        foreign.sites = [1, 9].map(SiteNumber);
+        program.takes(Some(foreign), EVERY);
+        assert!(program.task.is_none(), "the build has no such site");
+        program.sees([[1, 2], [1, 2], [1, 1]].into_iter());
+        let pairs = vec![[1, 2].map(SiteNumber)];
+        assert_eq!(program.rest(), [Report::Contexts { pairs }]);
     }
 }
