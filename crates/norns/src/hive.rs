@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Subcommand, ValueEnum};
 use norns_hive::client::{CA_VARIABLE, Hive, TOKEN_VARIABLE};
-use norns_hive::protocol::RaceDetail;
+use norns_hive::protocol::{Build, RaceDetail};
 use norns_hive::races::{Race, Races};
 use norns_hive::tokens::{self, Tokens};
 use norns_hive::{ProgramName, Verdict, candidate, embedded};
@@ -168,6 +168,7 @@ fn add(arguments: &AddArguments) -> Result<ExitCode> {
             .context("the name of the file is none for a program; --name gives another one")?;
     }
     build.label = arguments.label.clone();
+    shorten_paths(&mut build, &arguments.sources);
     let source = |file: &str| std::fs::read_to_string(arguments.sources.join(file)).ok();
     let mut predicted = Vec::new();
     for file in &arguments.predicted {
@@ -215,6 +216,24 @@ fn add(arguments: &AddArguments) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes paths below the folder of the sources relative to it: a build in another folder names its files in full.
+fn shorten_paths(build: &mut Build, sources: &Path) {
+    let Ok(folder) = std::fs::canonicalize(sources) else {
+        return;
+    };
+    let shorten = |file: &mut String| {
+        if let Ok(rest) = Path::new(file.as_str()).strip_prefix(&folder) {
+            *file = rest.display().to_string();
+        }
+    };
+    build
+        .sites
+        .iter_mut()
+        .for_each(|site| shorten(&mut site.file));
+    let places = build.candidates.iter_mut().flat_map(|it| &mut it.places);
+    places.for_each(|place| shorten(&mut place.file));
 }
 
 fn keep_site_token(url: &str, program: &ProgramName, token: &str) -> Result<()> {
