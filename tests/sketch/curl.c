@@ -14,7 +14,7 @@ struct pattern {
 static void parse(struct pattern *pattern) {
     for (const char *c = pattern->text; *c; c++) {
         if (*c == '{')
-            pattern->open++; // before (1)
+            pattern->open++; // before (2)
         if (*c == '}')
             pattern->open--;
     }
@@ -27,7 +27,7 @@ int main(void) {
     unsigned char byte = 0;
     if (getrandom(&byte, 1, 0) != 1)
         return 2;
-    struct pattern *pattern = calloc(1, sizeof *pattern);
+    struct pattern *pattern = calloc(1, sizeof *pattern); // before (1)
     pattern->text = texts[byte % 4];
     parse(pattern);
     printf("%d characters\n", (int)pattern->current[0]); // after (1)

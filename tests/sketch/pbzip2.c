@@ -15,7 +15,7 @@ static int done;
 static void *consumer(void *unused) {
     for (;;) {
         pthread_mutex_t *lock = queue->lock; // cause (2)
-        pthread_mutex_lock(lock);
+        pthread_mutex_lock(lock); // after (1)
         int left = queue->items;
         if (left > 0)
             queue->items = left - 1;

@@ -22,12 +22,12 @@ static void *peers(void *argument) {
 }
 
 int main(void) {
-    struct session *session = calloc(1, sizeof *session);
+    struct session *session = calloc(1, sizeof *session); // before (1)
     struct bandwidth *made = malloc(sizeof *made);
     made->magic = 42;
     made->limit = 0;
     pthread_t thread;
-    pthread_create(&thread, NULL, peers, session); // before (1)
+    pthread_create(&thread, NULL, peers, session); // before (2)
     session->bandwidth = made; // cause (2)
     pthread_join(thread, NULL);
     free(made);
