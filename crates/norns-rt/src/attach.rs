@@ -8,7 +8,7 @@ use crate::channels;
 use crate::control;
 use crate::inputs::served;
 use crate::mode::{self, Mode, is_controlled, is_recording, is_serial, mode};
-use crate::record::{self, handles};
+use crate::record::{self, failure, handles};
 use crate::thread::{self, Thread};
 use crate::tls::Fast;
 use crate::{real, rest, sys, tls};
@@ -130,6 +130,7 @@ pub fn begin_thread(thread: &mut Thread) {
         record::thread_begins(thread);
     }
     watch_end(thread);
+    failure::begin_thread(thread);
     tls::set_thread(block);
     if is_controlled() {
         control::threads::started(thread);

@@ -116,7 +116,10 @@ macro_rules! interpose {
                 #[allow(unused_unsafe)]
                 // SAFETY: the program calls this in place of the C library's function and keeps its
                 // contract.
-                unsafe { $body }
+                unsafe {
+                    $crate::record::failure::called_from($pc);
+                    $body
+                }
             }
 
             #[cfg_attr(not(test), unsafe(no_mangle))]

@@ -152,6 +152,11 @@ pub struct Thread {
     pub name: u64,
     /// What it was served of the recording.
     pub served: Cursor,
+    /// Where the program has last called an interposed function, if it looks for the cause of a failure.
+    pub called_from: usize,
+    /// Where it handles fatal signals if its own stack is full (`record::failure`); null if it was not needed yet.
+    /// The next thread that gets this block has it as well.
+    pub signal_stack: *mut u8,
     next_free: *mut Thread,
 }
 
@@ -209,6 +214,7 @@ pub fn allocate() -> *mut Thread {
     thread.control = core::ptr::null();
     thread.stack_size = 0;
     thread.ignored = 0;
+    thread.called_from = 0;
     thread.destructor_rounds = 0;
     thread.stack.depth = 0;
     thread.stack.logged = 0;

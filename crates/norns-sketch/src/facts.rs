@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use norns_trace::{EventIndex, Op, PlaceId, Trace};
+use norns_trace::{Event, EventIndex, Op, PlaceId, ThreadId, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::{Memory, One, Seen};
@@ -44,6 +44,69 @@ impl Statement {
             function: frame.function,
         }
     }
+}
+
+/// The calls that are open in each thread, from the first event on.
+///
+/// What an inline function of a library accesses, such as one of `std::vector`, belongs to the program's statement
+/// that called it: other statements call it as well.
+pub struct OpenCalls {
+    of_thread: Vec<Vec<PlaceId>>,
+    /// For each place whether it is in the program's own code.
+    is_own: Vec<bool>,
+}
+
+impl OpenCalls {
+    pub fn new(trace: &Trace) -> Self {
+        let places = (0..trace.places.len()).map(PlaceId::from_index);
+        Self {
+            of_thread: vec![Vec::new(); trace.threads.len()],
+            is_own: places
+                .map(|place| Statement::of(trace, place).line > 0)
+                .collect(),
+        }
+    }
+
+    pub fn add(&mut self, event: &Event) {
+        let calls = &mut self.of_thread[event.thread.index()];
+        if event.op == Op::Enter {
+            calls.push(event.place);
+        } else if event.op == Op::Leave {
+            calls.pop();
+        }
+    }
+
+    /// The calls of a thread, innermost last.
+    pub fn of(&self, thread: ThreadId) -> &[PlaceId] {
+        &self.of_thread[thread.index()]
+    }
+
+    fn is_own(&self, place: PlaceId) -> bool {
+        self.is_own[place.index()]
+    }
+
+    /// The place of the statement to which an event belongs that has just been added.
+    fn place(&self, event: &Event) -> PlaceId {
+        if self.is_own(event.place) || matches!(event.op, Op::Enter | Op::Leave) {
+            return event.place;
+        }
+        let mut callers = self.of(event.thread).iter().rev();
+        *callers
+            .find(|&&call| self.is_own(call))
+            .unwrap_or(&event.place)
+    }
+}
+
+/// For each event the place of its statement.
+pub fn places(trace: &Trace) -> Vec<PlaceId> {
+    let mut calls = OpenCalls::new(trace);
+    let events = trace.events.iter();
+    events
+        .map(|event| {
+            calls.add(event);
+            calls.place(event)
+        })
+        .collect()
 }
 
 /// Whether the file belongs to the C library, to a library of the system or to the runtime.
@@ -174,35 +237,40 @@ impl Facts {
         let mut memory = Memory::default();
         let mut accesses: Vec<(Seen, One)> = Vec::new();
         let mut values = trace.values.iter().peekable();
+        let mut calls = OpenCalls::new(trace);
         for (index, event) in trace.events.iter().enumerate() {
             let index = EventIndex::from_index(index);
             while values.next_if(|value| value.event < index).is_some() {}
-            let place = trace.place(event.place);
-            if place.pc == 0 {
+            calls.add(event);
+            if trace.place(event.place).pc == 0 {
                 continue;
             }
+            let place = calls.place(event);
+            let pc = trace.place(place).pc;
             // What follows a failure does not explain it: the handlers of `exit`, for example.
             if is_failure(trace, event.op) {
                 break;
             }
             if is_branch(trace, event.op) {
-                facts.branches.entry(place.pc).or_insert(index.0);
-                facts.know(trace, event.place, index);
+                facts.branches.entry(pc).or_insert(index.0);
+                facts.know(trace, place, index);
                 continue;
             }
             let Some(seen) = Seen::of(trace, event.op) else {
                 continue;
             };
-            let place = event.place;
             facts.know(trace, place, index);
-            if let Some(value) = values.next_if(|value| value.event == index) {
+            // A call of a library's function is many accesses, of which only an atomic one is what it is about.
+            let is_of_statement = place == event.place || event.op.plain_access().is_none();
+            let value = values.next_if(|value| value.event == index);
+            if let Some(value) = value.filter(|_| is_of_statement) {
                 for (bytes, writes) in [(&value.read, false), (&value.written, true)] {
-                    facts.value(trace.place(place).pc, writes, bytes, index);
+                    facts.value(pc, writes, bytes, index);
                 }
             }
             let access = One {
                 thread: event.thread,
-                pc: trace.place(place).pc,
+                pc,
                 writes: seen.writes,
                 event: index,
             };

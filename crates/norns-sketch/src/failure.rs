@@ -5,14 +5,15 @@
 //! kind, words and place, and was reached through the same functions, as in section 4.4 of Kasikci
 //! (2015). A hang has no failing statement: its places are those where the threads were last seen.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use norns_replay::Ended;
-use norns_trace::{EventIndex, Op, ThreadId, Trace};
+use norns_trace::{Access, EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
 use norns_wire::environment::{FAILURE, Failing};
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Statement;
+use crate::facts::{OpenCalls, Statement};
 
 /// So many functions of the stack are compared.
 const STACK: usize = 16;
@@ -48,16 +49,30 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Whether it is the same failure: another thread may run the same code.
+    /// Whether it is the same failure: another thread may run the same code. What was printed often has numbers in
+    /// it, and a thread that hangs in a loop is seen at one line of it or another.
     pub fn is_same(&self, other: &Failure) -> bool {
-        let line = |failure: &Failure| {
+        let place = |failure: &Failure| {
             let place = failure.place.as_ref();
-            place.map(|place| (place.file.clone(), place.line))
+            place.map(|place| (place.file.clone(), place.function.clone(), place.line))
         };
-        self.kind == other.kind
-            && self.what == other.what
-            && line(self) == line(other)
-            && self.stack == other.stack
+        let (own, others) = (place(self), place(other));
+        if self.kind != other.kind || self.stack != other.stack {
+            return false;
+        }
+        match self.kind {
+            FailureKind::Output => true,
+            FailureKind::Hang => {
+                let function = |(file, function, _)| (file, function);
+                own.map(function) == others.map(function)
+            }
+            FailureKind::Signal
+            | FailureKind::Abort
+            | FailureKind::Assertion
+            | FailureKind::Terminate
+            | FailureKind::Sanitizer
+            | FailureKind::Exit => self.what == other.what && own == others,
+        }
     }
 }
 
@@ -109,12 +124,7 @@ pub fn of_run(ended: &Ended, output: &str, trace: &Trace, signs: &Signs) -> Opti
         }
         _ => what,
     };
-    let event = match kind {
-        FailureKind::Output => None,
-        FailureKind::Hang => last_of_the_waiting(trace),
-        _ => noted.map(|(event, _)| event),
-    };
-    Some(located(kind, what, event, trace))
+    Some(located(kind, what, event_of(kind, trace), trace))
 }
 
 fn words(ended: &Ended, output: &str, signs: &Signs) -> Option<(FailureKind, String)> {
@@ -214,6 +224,51 @@ fn noted(trace: &Trace, by_exit: bool) -> Option<(EventIndex, Option<String>)> {
     })
 }
 
+/// The event at which a run has failed in this way.
+pub fn event_of(kind: FailureKind, trace: &Trace) -> Option<EventIndex> {
+    let noted = noted(trace, kind == FailureKind::Exit).map(|(event, _)| event);
+    match kind {
+        FailureKind::Output => None,
+        FailureKind::Hang => last_of_the_waiting(trace),
+        FailureKind::Exit => noted.or_else(|| end_of_main(trace)),
+        FailureKind::Abort => noted.or_else(|| freed_twice(trace)),
+        FailureKind::Signal
+        | FailureKind::Assertion
+        | FailureKind::Terminate
+        | FailureKind::Sanitizer => noted,
+    }
+}
+
+/// The last event that frees a block which is free. The C library finds that late: when the thread ends, for example.
+fn freed_twice(trace: &Trace) -> Option<EventIndex> {
+    let mut freed = BTreeSet::new();
+    let mut last = None;
+    for (index, event) in trace.events.iter().enumerate() {
+        let Some(touch) = Touch::of(event.op) else {
+            continue;
+        };
+        let Access { address, size } = touch.access;
+        if touch.kind == TouchKind::Allocate {
+            let reused = freed.range(address..address.saturating_add(u64::from(size)));
+            for block in reused.copied().collect::<Vec<u64>>() {
+                freed.remove(&block);
+            }
+        } else if touch.kind == TouchKind::Free && !freed.insert(address) {
+            last = Some(EventIndex::from_index(index));
+        }
+    }
+    last
+}
+
+/// The last event of `main` in code with lines. If nobody has called `exit`, the status is what it has returned.
+fn end_of_main(trace: &Trace) -> Option<EventIndex> {
+    let main = ThreadId::from_index(0);
+    let last = trace.events.iter().rposition(|event| {
+        event.thread == main && event.op != Op::Leave && Statement::of(trace, event.place).line > 0
+    });
+    last.map(EventIndex::from_index)
+}
+
 /// The last event of a thread that has not ended, of the smallest such thread but main.
 fn last_of_the_waiting(trace: &Trace) -> Option<EventIndex> {
     let mut last: Vec<Option<EventIndex>> = vec![None; trace.threads.len()];
@@ -247,7 +302,7 @@ fn located(kind: FailureKind, what: String, event: Option<EventIndex>, trace: &T
 
 /// The place of an event, or of the last event of its thread before that is in the program's own code:
 /// a library that aborts was called from there.
-fn own_place(trace: &Trace, event: EventIndex) -> Option<Statement> {
+pub fn own_place(trace: &Trace, event: EventIndex) -> Option<Statement> {
     let thread = trace.events[event.index()].thread;
     let events = trace.events[..=event.index()].iter().rev();
     let places = events.filter(|event| event.thread == thread);
@@ -258,20 +313,13 @@ fn own_place(trace: &Trace, event: EventIndex) -> Option<Statement> {
 
 /// The functions whose calls are open, innermost first.
 fn stack(trace: &Trace, thread: ThreadId, until: EventIndex) -> Vec<String> {
-    let mut open = Vec::new();
+    let mut open = OpenCalls::new(trace);
     for event in &trace.events[..until.index()] {
-        if event.thread != thread {
-            continue;
-        }
-        if event.op == Op::Enter {
-            open.push(event.place);
-        } else if event.op == Op::Leave {
-            open.pop();
-        }
+        open.add(event);
     }
-    let calls = open.into_iter().rev().take(STACK);
+    let calls = open.of(thread).iter().rev().take(STACK);
     calls
-        .map(|place| Statement::of(trace, place).function)
+        .map(|&place| Statement::of(trace, place).function)
         .filter(|function| !function.is_empty())
         .collect()
 }

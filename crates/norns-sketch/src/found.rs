@@ -209,7 +209,7 @@ impl Found {
             Some(number) => {
                 let trace = trace(number)?;
                 let best = best_of_kinds(&predictors);
-                let steps = steps::of_failing(&trace, &best);
+                let steps = steps::of_failing(&trace, &best, self.failures[0].0.kind);
                 Some(Shown {
                     number,
                     trace,

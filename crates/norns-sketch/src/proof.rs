@@ -5,9 +5,10 @@
 //! need that lock.
 
 use norns_trace::effect::OnLock;
-use norns_trace::{Effect, EventIndex, ObjectId, Touch, Trace};
+use norns_trace::{Effect, EventIndex, ObjectId, Op, Touch, Trace};
 use norns_wire::environment::{Constraint, Point};
 
+use crate::facts::places;
 use crate::predictor::{Fact, Form, Predictor};
 
 /// How many runs failed, of how many, with the order forced and with it forbidden.
@@ -46,12 +47,15 @@ pub fn experiments(
     else {
         return Vec::new();
     };
-    let find = |pc: u64| good.and_then(|good| Some(point(good, last_at(good, pc)?)));
+    let failing = Placed::of(failing);
+    let good = good.map(Placed::of);
+    let good = good.as_ref();
+    let find = |pc: u64| good.and_then(|good| Some(good.point(good.last_at(pc)?)));
     let points: Vec<Point> = statements
         .iter()
         .enumerate()
         .filter_map(|(at, &pc)| match predictor.events.get(at) {
-            Some(&event) => Some(point(failing, EventIndex(event))),
+            Some(&event) => Some(failing.point(EventIndex(event))),
             None => find(pc),
         })
         .collect();
@@ -78,7 +82,7 @@ pub fn experiments(
                     forbid,
                 });
             }
-            if let Some(last) = good.and_then(|good| next_access(good, statements[0])) {
+            if let Some(last) = good.and_then(|good| good.next_access(statements[0])) {
                 let (first, other) = (first.every_time(), second.every_time());
                 all.push(around(first, other, last.every_time()));
             }
@@ -101,55 +105,78 @@ fn around(first: Point, other: Point, last: Point) -> Experiment {
 
 /// Where a thread waits that is about to do this.
 pub fn point(trace: &Trace, event: EventIndex) -> Point {
-    let thread = trace.events[event.index()].thread;
-    let mut held: Vec<(ObjectId, u64)> = Vec::new();
-    for earlier in &trace.events[..event.index()] {
-        if earlier.thread != thread {
-            continue;
+    Placed::of(trace).point(event)
+}
+
+/// A run, and the program counter of the statement of each of its events.
+struct Placed<'a> {
+    trace: &'a Trace,
+    counters: Vec<u64>,
+}
+
+impl<'a> Placed<'a> {
+    fn of(trace: &'a Trace) -> Self {
+        let places = places(trace).into_iter();
+        Self {
+            trace,
+            counters: places.map(|place| trace.place(place).pc).collect(),
         }
-        let Effect::Lock(object, act) = earlier.op.effect() else {
-            continue;
-        };
-        match act {
-            OnLock::Acquire(_) => held.push((object, trace.place(earlier.place).pc)),
-            OnLock::FailedAcquire(_) => {}
-            OnLock::Release => {
-                if let Some(at) = held.iter().rposition(|(lock, _)| *lock == object) {
-                    held.remove(at);
+    }
+
+    /// Where a thread waits that is about to do this.
+    fn point(&self, event: EventIndex) -> Point {
+        let trace = self.trace;
+        let thread = trace.events[event.index()].thread;
+        let earlier = trace.events[..=event.index()].iter().zip(&self.counters);
+        let own = earlier.filter(|(earlier, _)| earlier.thread == thread);
+        let mut held: Vec<(ObjectId, u64)> = Vec::new();
+        for (earlier, &counter) in own.clone() {
+            let Effect::Lock(object, act) = earlier.op.effect() else {
+                continue;
+            };
+            match act {
+                OnLock::Acquire(_) => held.push((object, counter)),
+                OnLock::FailedAcquire(_) => {}
+                OnLock::Release => {
+                    if let Some(at) = held.iter().rposition(|(lock, _)| *lock == object) {
+                        held.remove(at);
+                    }
                 }
             }
         }
+        let pass = self.counters[event.index()];
+        let wait = held.first().map_or(pass, |(_, counter)| *counter);
+        let times = own.filter(|(earlier, counter)| **counter == wait && comes_there(earlier.op));
+        Point {
+            wait,
+            pass,
+            from: times.count().max(1) as u32,
+        }
     }
-    let pass = trace.place(trace.events[event.index()].place).pc;
-    let wait = held.first().map_or(pass, |(_, pc)| *pc);
-    let times = trace.events[..=event.index()]
-        .iter()
-        .filter(|earlier| earlier.thread == thread && trace.place(earlier.place).pc == wait);
-    Point {
-        wait,
-        pass,
-        from: times.count().max(1) as u32,
+
+    /// The last event of this statement.
+    fn last_at(&self, statement: u64) -> Option<EventIndex> {
+        let events = self.trace.events.iter().zip(&self.counters);
+        let found = { events }.rposition(|(event, &at)| at == statement && comes_there(event.op));
+        found.map(EventIndex::from_index)
+    }
+
+    /// The next access of the same thread to the memory that this statement accesses.
+    fn next_access(&self, statement: u64) -> Option<Point> {
+        let mut events = self.trace.events.iter().zip(&self.counters).enumerate();
+        let (_, (first, _)) =
+            events.find(|(_, (event, at))| **at == statement && comes_there(event.op))?;
+        let access = Touch::of(first.op)?.access;
+        let mut rest =
+            events.filter(|(_, (event, at))| event.thread == first.thread && **at != statement);
+        let found = rest.find(|(_, (event, _))| {
+            Touch::of(event.op).is_some_and(|touch| touch.access.overlaps(access))
+        });
+        found.map(|(index, _)| self.point(EventIndex::from_index(index)))
     }
 }
 
-/// The last event of this statement.
-fn last_at(trace: &Trace, pc: u64) -> Option<EventIndex> {
-    let found = trace
-        .events
-        .iter()
-        .rposition(|event| trace.place(event.place).pc == pc);
-    found.map(EventIndex::from_index)
-}
-
-/// The next access of the same thread to the memory that this statement accesses.
-fn next_access(trace: &Trace, pc: u64) -> Option<Point> {
-    let place = |event: &norns_trace::Event| trace.place(event.place).pc;
-    let at = trace.events.iter().position(|event| place(event) == pc)?;
-    let first = trace.events[at];
-    let access = Touch::of(first.op)?.access;
-    let rest = trace.events.iter().enumerate().skip(at + 1);
-    let mut rest = rest.filter(|(_, event)| event.thread == first.thread && place(event) != pc);
-    let found = rest
-        .find(|(_, event)| Touch::of(event.op).is_some_and(|touch| touch.access.overlaps(access)));
-    found.map(|(index, _)| point(trace, EventIndex::from_index(index)))
+/// Whether the runtime may let a thread wait before this.
+fn comes_there(op: Op) -> bool {
+    !matches!(op, Op::Enter | Op::Leave | Op::Custom(_))
 }

@@ -222,7 +222,7 @@ impl Sketch {
     fn show_again(&mut self) {
         let best = best_of_kinds(&self.predictors);
         if let Some(shown) = &mut self.failing {
-            shown.steps = steps::of_failing(&shown.trace, &best);
+            shown.steps = steps::of_failing(&shown.trace, &best, self.failures[0].0.kind);
         }
         if let (Some(shown), Some(best)) = (&mut self.good, best.first()) {
             shown.steps = steps::of_good(&shown.trace, best);

@@ -1,12 +1,13 @@
-//! The few steps of a run that are shown: those of the predictor and of the failure, the writes that the
-//! first of them saw, and where the threads were created.
+//! The few steps of a run that are shown: those of the predictor and of the failure, what gave them their values,
+//! and where the threads were created.
 
 use std::collections::BTreeSet;
 
 use norns_trace::{EventIndex, Op, ThreadId, Touch, TouchKind, Trace};
 use norns_wire::environment::FAILURE;
 
-use crate::facts::Statement;
+use crate::facts::{Statement, places};
+use crate::failure::{FailureKind, event_of, own_place};
 use crate::predictor::Predictor;
 
 /// How many steps are shown at most besides those of the predictor.
@@ -20,8 +21,8 @@ pub struct Step {
     pub predicts: bool,
 }
 
-/// The steps of the failing run.
-pub fn of_failing(trace: &Trace, best: &[&Predictor]) -> Vec<Step> {
+/// The steps of a run that failed in this way.
+pub fn of_failing(trace: &Trace, best: &[&Predictor], kind: FailureKind) -> Vec<Step> {
     let events: Vec<u32> = best.first().map_or(Vec::new(), |best| best.events.clone());
     let further = best
         .iter()
@@ -30,16 +31,15 @@ pub fn of_failing(trace: &Trace, best: &[&Predictor]) -> Vec<Step> {
     let further: BTreeSet<EventIndex> = further.map(|&event| EventIndex(event)).collect();
     let mut shown: BTreeSet<EventIndex> = events.iter().map(|&event| EventIndex(event)).collect();
     let core = shown.clone();
-    let failure = trace
-        .events
-        .iter()
-        .rposition(|event| is_failure(trace, event.op));
-    shown.extend(failure.map(EventIndex::from_index));
+    let failure = event_of(kind, trace);
+    shown.extend(failure);
+    let failure = failure.map(EventIndex::index);
     let threads: BTreeSet<ThreadId> = shown
         .iter()
         .map(|event| trace.events[event.index()].thread)
         .collect();
     shown.extend(origins(trace, &core));
+    shown.extend(failure.and_then(|failure| origin_of_failing(trace, failure)));
     shown.extend(forks(trace, &threads));
     shown.extend(further);
     if shown.len() <= 1 {
@@ -57,10 +57,15 @@ pub fn of_failing(trace: &Trace, best: &[&Predictor]) -> Vec<Step> {
 /// The same statements in a good run.
 pub fn of_good(trace: &Trace, best: &Predictor) -> Vec<Step> {
     let mut core = BTreeSet::new();
+    let places = places(trace);
     for statement in best.statements() {
-        let found = trace.events.iter().rposition(|event| {
-            trace.place(event.place).pc == statement && Touch::of(event.op).is_some()
-        });
+        let found = trace
+            .events
+            .iter()
+            .zip(&places)
+            .rposition(|(event, &place)| {
+                trace.place(place).pc == statement && Touch::of(event.op).is_some()
+            });
         core.extend(found.map(EventIndex::from_index));
     }
     let threads: BTreeSet<ThreadId> = core
@@ -86,26 +91,36 @@ pub fn is_failure(trace: &Trace, op: Op) -> bool {
     trace.customs[custom as usize].name == FAILURE
 }
 
-/// The last writes to the same memory before: what the first access saw.
+/// What gave the memory of these events its values before the first of them.
 fn origins(trace: &Trace, core: &BTreeSet<EventIndex>) -> Vec<EventIndex> {
-    let mut found = Vec::new();
     let Some(first) = core.first() else {
-        return found;
+        return Vec::new();
     };
-    for event in core {
-        let Some(touch) = Touch::of(trace.events[event.index()].op) else {
-            continue;
-        };
-        let before = trace.events[..first.index()].iter().rposition(|earlier| {
-            Touch::of(earlier.op).is_some_and(|other| {
-                other.kind != TouchKind::Allocate
-                    && other.writes
-                    && other.access.overlaps(touch.access)
-            })
-        });
-        found.extend(before.map(EventIndex::from_index));
-    }
-    found
+    core.iter()
+        .filter_map(|event| origin(trace, trace.events[event.index()].op, first.index()))
+        .collect()
+}
+
+/// The last write to the same memory before, or the allocation that it has its bytes from.
+fn origin(trace: &Trace, op: Op, before: usize) -> Option<EventIndex> {
+    let access = Touch::of(op)?.access;
+    let last = trace.events[..before].iter().rposition(|earlier| {
+        Touch::of(earlier.op).is_some_and(|other| other.writes && other.access.overlaps(access))
+    });
+    last.map(EventIndex::from_index)
+}
+
+/// What gave the failing statement the value that it failed with: that of its last read. What led there, such as
+/// pointers to pointers, it read before.
+fn origin_of_failing(trace: &Trace, failure: usize) -> Option<EventIndex> {
+    let thread = trace.events[failure].thread;
+    let place = own_place(trace, EventIndex::from_index(failure))?;
+    let own = trace.events[..failure].iter().enumerate().rev();
+    own.filter(|(_, event)| event.thread == thread)
+        .map(|(index, event)| (index, event, Statement::of(trace, event.place)))
+        .take_while(|(_, _, at)| at.line == 0 || (at.line, &at.file) == (place.line, &place.file))
+        .filter(|(_, event, _)| Touch::of(event.op).is_some_and(|touch| !touch.writes))
+        .find_map(|(index, event, _)| origin(trace, event.op, index))
 }
 
 fn forks(trace: &Trace, threads: &BTreeSet<ThreadId>) -> Vec<EventIndex> {

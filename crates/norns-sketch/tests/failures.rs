@@ -1,8 +1,9 @@
 //! What counts as a failure, and which failures are the same.
 
 use norns_replay::Ended;
+use norns_sketch::Statement;
 use norns_sketch::failure::{FailureKind, Signs, of_run};
-use norns_trace::Trace;
+use norns_trace::{Access, Event, Op, Place, PlaceId, SourcePlace, Thread, ThreadId, Trace};
 
 fn check(ended: Ended, output: &str, signs: &Signs, expected: Option<(FailureKind, &str)>) {
     let failure = of_run(&ended, output, &Trace::default(), signs);
@@ -85,4 +86,66 @@ fn the_same_failure_has_the_same_words_and_stack() {
     let mut elsewhere = one.clone();
     elsewhere.stack.push("main".into());
     assert!(!one.is_same(&elsewhere));
+}
+
+#[test]
+fn numbers_in_what_is_printed_make_no_other_failure() {
+    let lost = Signs {
+        exit: false,
+        output: Some("lost".into()),
+    };
+    let run = |output| of_run(&Ended::Exited(0), output, &Trace::default(), &lost).unwrap();
+    assert!(run("lost 2 of 16\n").is_same(&run("lost 3 of 16\n")));
+}
+
+/// The C library finds a block that was freed twice when the thread has ended, where nobody can note it.
+#[test]
+fn a_block_that_was_freed_twice_is_the_place_of_an_abort() {
+    let block = |address| Access { address, size: 16 };
+    let operations = [
+        (1, Op::Free(block(64))),
+        (2, Op::Allocate(block(48))),
+        (3, Op::Free(block(48))),
+        (4, Op::Free(block(48))),
+        (5, Op::End),
+    ];
+    let mut trace = Trace::default();
+    trace.threads.push(Thread {
+        name: "T0".into(),
+        parent: None,
+    });
+    for (line, op) in operations {
+        let place = PlaceId::from_index(trace.places.len());
+        let frame = SourcePlace {
+            function: "drop".into(),
+            file: "a.c".into(),
+            line,
+            column: 1,
+        };
+        trace.places.push(Place {
+            pc: u64::from(line),
+            frames: vec![frame],
+        });
+        let thread = ThreadId(0);
+        trace.events.push(Event { thread, place, op });
+    }
+    let failure = of_run(&Ended::Signalled(6), "", &trace, &Signs::default()).unwrap();
+    assert_eq!(failure.place.unwrap().line, 4);
+}
+
+#[test]
+fn a_hang_is_known_by_the_function_that_does_not_end() {
+    let hang = |ended, function: &str, line| {
+        let mut failure = of_run(&ended, "", &Trace::default(), &Signs::default()).unwrap();
+        failure.place = Some(Statement {
+            pc: 0,
+            file: "a.c".into(),
+            line,
+            function: function.into(),
+        });
+        failure
+    };
+    let one = hang(Ended::TimedOut, "spin", 4);
+    assert!(one.is_same(&hang(Ended::Hung, "spin", 5)));
+    assert!(!one.is_same(&hang(Ended::TimedOut, "wait", 4)));
 }

@@ -1,13 +1,16 @@
 //! What is watched in which run, plans and reports as text, and a search whose runs are made elsewhere.
 
 use std::convert::Infallible;
+use std::path::Path;
 
 use norns_replay::Ended;
 use norns_sketch::tracking::{
     End, Means, Next, Plan, Reach, Report, Site, Trackable, Tracking, plans,
 };
 use norns_sketch::{Fact, Seen, Signs, Sketch, Slice};
-use norns_trace::{Access, Event, Op, Place, PlaceId, SourcePlace, Thread, ThreadId, Trace};
+use norns_trace::{
+    Access, Event, Op, Place, PlaceId, SourcePlace, Thread, ThreadId, Trace, read_observations_of,
+};
 use norns_wire::tracking::{SiteOf, Target};
 
 const WATCHPOINTS: Means = Means {
@@ -59,8 +62,13 @@ fn a_plan_is_read_as_it_is_written() {
         most: 500,
     };
     assert_eq!(Plan::parse(&plan.text()), Some(plan.clone()));
-    let later = plan.text().replace("norns-plan 1", "norns-plan 2");
+    let later = plan.text().replace("norns-plan 2", "norns-plan 3");
     assert_eq!(Plan::parse(&later), None);
+    let text = plan.text();
+    for end in 0..text.len() {
+        assert_eq!(Plan::parse(&text[..end]), None, "{}", &text[..end]);
+    }
+    assert_eq!(Plan::parse(&(text + "most 2\n")), None);
 }
 
 #[test]
@@ -244,4 +252,89 @@ fn sites_look_at_the_whole_slice_where_there_are_no_watchpoints() {
         panic!("a run is wanted");
     };
     assert_eq!(watches.sites.len(), 20);
+}
+
+/// Whatever a participant sends, it is read or refused: numbers at the ends of their ranges, lines that are cut, threads
+/// that create themselves, and files that are none of the program's.
+#[test]
+fn hostile_observations_do_no_harm() {
+    const NUMBERS: [&str; 8] = [
+        "0",
+        "1",
+        "8",
+        "9",
+        "4096",
+        "4294967295",
+        "18446744073709551615",
+        "-",
+    ];
+    const ADDRESSES: [&str; 6] = [
+        "0",
+        "1",
+        "7",
+        "fffffffffffffff8",
+        "ffffffffffffffff",
+        "4010",
+    ];
+    const WORDS: [&str; 10] = [
+        "access", "passed", "branch", "freed", "failed", "thread", "armed", "off", "refused", "map",
+    ];
+    let mut random = norns_random::Random::new(17);
+    let mut events = 0;
+    for _ in 0..200 {
+        let mut text = String::from("norns-observations 1\n");
+        let mut pick = |from: &[&'static str]| random.pick(from);
+        for _ in 0..40 {
+            let line = match pick(&WORDS) {
+                "map" => "map 0-ffffffffffffffff r-xp 0 00:01 1 /dev/zero".to_string(),
+                word @ ("armed" | "off" | "refused") => {
+                    format!("{word} {} {}", pick(&NUMBERS), pick(&ADDRESSES))
+                }
+                word => {
+                    let at = [pick(&NUMBERS), pick(&NUMBERS), pick(&ADDRESSES)].join(" ");
+                    match word {
+                        "access" => format!(
+                            "{word} {at} {} {} {}",
+                            pick(&ADDRESSES),
+                            pick(&NUMBERS),
+                            pick(&ADDRESSES)
+                        ),
+                        "passed" => format!(
+                            "{word} {at} write {} {} {}",
+                            pick(&ADDRESSES),
+                            pick(&NUMBERS),
+                            pick(&ADDRESSES)
+                        ),
+                        "thread" => format!(
+                            "{word} {} {} {} {} {}",
+                            pick(&NUMBERS),
+                            pick(&NUMBERS),
+                            pick(&NUMBERS),
+                            pick(&NUMBERS),
+                            pick(&ADDRESSES)
+                        ),
+                        "freed" => format!("{word} {at} {}", pick(&ADDRESSES)),
+                        "failed" => format!("{word} {at} signal {} 11", pick(&ADDRESSES)),
+                        _ => format!("{word} {at}"),
+                    }
+                }
+            };
+            text.push_str(&line);
+            text.push('\n');
+        }
+        let cut = text.len() - random.below(60);
+        let report = Report::new(0, End::Signalled(11), String::new(), text[..cut].into());
+        let report = Report::parse(&report.text()).unwrap();
+        let seen =
+            read_observations_of(&report.observations, Path::new("/absent/program")).unwrap();
+        events += seen.trace.events.len();
+        let longest = seen.trace.threads.iter().map(|thread| thread.name.len());
+        assert!(longest.max().unwrap_or(0) < 300);
+        let mut tracking = Tracking::new(WATCHPOINTS, Signs::default());
+        tracking.add(0, 0, &report.seen(seen.trace.clone()));
+        // A plan that was never named.
+        tracking.add(1, 7, &report.seen(seen.trace));
+        assert_eq!(tracking.runs(), 1);
+    }
+    assert!(events > 1000, "{events}");
 }

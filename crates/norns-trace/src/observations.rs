@@ -19,6 +19,9 @@ use crate::event::{Access, Event, EventIndex, Op, PlaceId, ThreadId};
 use crate::symbolise::Symboliser;
 use crate::trace::{Custom, Place, Symbol, Thread, Trace, Value};
 
+/// Names of threads have a part for each ancestor.
+const LONGEST_NAME: usize = 256;
+
 /// A tracked run.
 #[derive(Clone, Debug, Default)]
 pub struct Observations {
@@ -34,23 +37,21 @@ pub struct Observations {
 
 /// Reads the file of a run; `Err` is its first line if that is not the one of this version.
 pub fn read_observations(text: &str) -> Result<Observations, String> {
-    read(text, |map| map.to_string())
+    read(text, |map| Some(map.to_string()))
 }
 
-/// The same for a run on another machine, where the program had the same name in another folder.
+/// The same for a run on another machine, where the program had the same name in another folder. No other file
+/// is read, whatever the text names: it may come from anybody.
 pub fn read_observations_of(text: &str, program: &Path) -> Result<Observations, String> {
     let name = program.file_name().and_then(|name| name.to_str());
     read(text, |map| {
-        let path = map.find('/').map(|begin| map.split_at(begin));
-        match path.filter(|(_, path)| Some(file_name(path)) == name) {
-            Some((rest, _)) => format!("{rest}{}", program.display()),
-            None => map.to_string(),
-        }
+        let (rest, path) = map.split_at(map.find('/')?);
+        (Some(file_name(path)) == name).then(|| format!("{rest}{}", program.display()))
     })
 }
 
-/// `here` says which file on this machine a line of the maps means.
-fn read(text: &str, here: impl Fn(&str) -> String) -> Result<Observations, String> {
+/// `here` says which file on this machine a line of the maps means, if it may be read.
+fn read(text: &str, here: impl Fn(&str) -> Option<String>) -> Result<Observations, String> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let mut lines = whole.split('\n');
     let header = lines.next().unwrap_or_default();
@@ -59,7 +60,7 @@ fn read(text: &str, here: impl Fn(&str) -> String) -> Result<Observations, Strin
     }
     let observed: Vec<Observed> = lines.filter_map(Observed::parse).collect();
     let maps = observed.iter().filter_map(|line| match line {
-        Observed::Map(text) => Some(here(text)),
+        Observed::Map(text) => here(text),
         _ => None,
     });
     let maps: Vec<String> = maps.collect();
@@ -119,10 +120,15 @@ impl Builder {
 
     fn add(&mut self, line: &Observed) {
         match *line {
+            // A thread begins once. This text may come from anybody.
+            Observed::Thread { child, .. } if self.threads.contains_key(&child) => {}
             Observed::Thread { at, child, ordinal } => {
                 let parent = self.thread(at.thread);
                 let name = &self.found.trace.threads[parent.index()].name;
-                let name = format!("{name}.{ordinal}");
+                let name = match name.len() < LONGEST_NAME {
+                    true => format!("{name}.{ordinal}"),
+                    false => format!("T?{child}"),
+                };
                 let child = self.add_thread(child, name, Some(parent));
                 self.push(at, Op::Fork(child));
             }
@@ -152,12 +158,12 @@ impl Builder {
             Observed::Freed { at, address } => {
                 // The block reaches at least to the end of what is watched in it.
                 let within = self.armed.iter().filter(|&&watched| watched >= address);
-                let size = within
-                    .map(|watched| watched - address + 8)
-                    .min()
-                    .unwrap_or(1);
+                let end = within.filter_map(|watched| watched.checked_add(8)).min();
+                let size = end.map_or(1, |end| end - address);
                 let size = u32::try_from(size).unwrap_or(1);
-                self.push(at, Op::Free(Access { address, size }));
+                if address.checked_add(u64::from(size)).is_some() {
+                    self.push(at, Op::Free(Access { address, size }));
+                }
             }
             Observed::Failed {
                 at,

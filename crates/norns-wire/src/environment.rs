@@ -163,7 +163,7 @@ pub struct Point {
     /// The program counter before which a thread waits: that of the operation, or where the thread takes
     /// the lock under which it does it.
     pub wait: u64,
-    /// The program counter of the operation.
+    /// The program counter of the operation, or of the program's call of the library's function that does it.
     pub pass: u64,
     /// From which time on a thread waits there, counted from 1.
     pub from: u32,

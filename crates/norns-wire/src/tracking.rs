@@ -3,13 +3,14 @@
 //! The plan (`environment::TRACK` names its file):
 //!
 //! ```text
-//! norns-plan 1                              first in the file
+//! norns-plan 2                              first in the file
 //! most COUNT                                accesses after which a watchpoint is switched off
 //! watch NUMBER global ADDRESS SIZE          a variable of the program
 //! watch NUMBER allocated FROM TO NTH OFFSET SIZE
 //!                                           part of the nth block whose allocation was called from there
 //! site branch LINE FILE                     where a branch of this line leads to
 //! site access LINE FILE                     accesses of this line, where there are no watchpoints
+//! end                                       last in the file: a plan without it was cut
 //! ```
 //!
 //! What the run saw (`environment::REPORT`):
@@ -31,7 +32,8 @@
 //!
 //! Addresses of the plan are those of the program's file, all others those of the run; they are
 //! hexadecimal. Threads are the runtime's numbers, 0 is main. Lines of different threads may stand in
-//! another order than `ORDER`, by which the reader sorts them. A last line without line end is not read.
+//! another order than `ORDER`, by which the reader sorts them. A last line without line end is not read: a run that
+//! is killed leaves such a file. An access has 1 to 8 bytes.
 //! Sites are those of `norns-instrument`; the folder of their file does not count.
 
 use core::fmt;
@@ -39,7 +41,7 @@ use core::fmt;
 use crate::environment::Failing;
 use crate::fields::{Fields, words};
 
-pub const PLAN_HEADER: &str = "norns-plan 1";
+pub const PLAN_HEADER: &str = "norns-plan 2";
 pub const OBSERVATIONS_HEADER: &str = "norns-observations 1";
 
 /// How many watchpoints a processor has.
@@ -67,6 +69,7 @@ pub enum Planned<'a> {
         line: u32,
         file: &'a str,
     },
+    End,
 }
 
 words! {
@@ -129,6 +132,7 @@ impl<'a> Planned<'a> {
                 ),
             },
             Planned::Site { of, line, file } => writeln!(out, "site {} {line} {file}", of.word()),
+            Planned::End => writeln!(out, "end"),
         }
     }
 
@@ -162,6 +166,7 @@ impl<'a> Planned<'a> {
                 line: fields.number()?,
                 file: fields.rest()?,
             },
+            "end" => Planned::End,
             _ => return None,
         };
         fields.end(planned)
@@ -318,19 +323,28 @@ impl<'a> Observed<'a> {
                 let at = At { order, thread, pc };
                 Observed::Thread { at, child, ordinal }
             }
-            "access" => Observed::Access {
-                at: At::parse(&mut fields)?,
-                address: fields.hexadecimal()?,
-                size: fields.number()?,
-                value: parse_value(&mut fields)?,
-            },
-            "passed" => Observed::Passed {
-                at: At::parse(&mut fields)?,
-                act: Act::parse(fields.word()?)?,
-                address: fields.hexadecimal()?,
-                size: fields.number()?,
-                value: parse_value(&mut fields)?,
-            },
+            "access" => {
+                let at = At::parse(&mut fields)?;
+                let (address, size) = parse_memory(&mut fields)?;
+                Observed::Access {
+                    at,
+                    address,
+                    size,
+                    value: parse_value(&mut fields)?,
+                }
+            }
+            "passed" => {
+                let at = At::parse(&mut fields)?;
+                let act = Act::parse(fields.word()?)?;
+                let (address, size) = parse_memory(&mut fields)?;
+                Observed::Passed {
+                    at,
+                    act,
+                    address,
+                    size,
+                    value: parse_value(&mut fields)?,
+                }
+            }
             "branch" => Observed::Branch {
                 at: At::parse(&mut fields)?,
             },
@@ -355,6 +369,13 @@ fn encode_value(value: Option<u64>, out: &mut dyn fmt::Write) -> fmt::Result {
         Some(value) => writeln!(out, "{value:x}"),
         None => writeln!(out, "-"),
     }
+}
+
+/// Memory that one access can have touched: what comes from another machine may say anything.
+fn parse_memory(fields: &mut Fields) -> Option<(u64, u32)> {
+    let (address, size) = (fields.hexadecimal()?, fields.number()?);
+    let is_possible = (1..=8).contains(&size) && address.checked_add(u64::from(size)).is_some();
+    is_possible.then_some((address, size))
 }
 
 /// `None` if the field is no value; `Some(None)` if the memory could not be read.
@@ -400,6 +421,7 @@ mod tests {
                 line: 14,
                 file: "a b/queue.c",
             },
+            Planned::End,
         ] {
             let mut text = String::new();
             planned.encode(&mut text).expect("a string takes all");
@@ -407,7 +429,7 @@ mod tests {
         }
         for wrong in [
             "",
-            "norns-plan 2",
+            "norns-plan 1",
             "watch 1 stack 10 4",
             "most",
             "most 1 2",
@@ -478,6 +500,9 @@ mod tests {
         for wrong in [
             "norns-observations 2",
             "access 1 2 3",
+            "access 1 2 3 fffffffffffffffd 8 0",
+            "access 1 2 3 10 4096 0",
+            "passed 1 2 3 read 10 0 0",
             "failed 1 2 3 fire 0 ",
         ] {
             assert_eq!(Observed::parse(wrong), None, "{wrong}");

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::control::serial;
 use crate::mode;
-use crate::thread;
+use crate::thread::{self, Thread};
 use crate::wire::environment::{self, Constraint};
 
 /// How often a waiting thread lets others run although none of them does anything, and how often in all.
@@ -102,11 +102,12 @@ fn wait_at(pc: u64) {
         HOLDS.store(0, Ordering::Relaxed);
         let_others_run(PATIENCE_AFTER, MOST_TURNS_AFTER, || true);
     }
-    if waits_here(pc).contains(&true) {
-        let here = waits_here_from_now(pc, me);
+    let counters = Counters::of(thread, pc);
+    if waits_here(&counters).contains(&true) {
+        let here = waits_here_from_now(&counters, me);
         let_others_run(PATIENCE, MOST_TURNS, || must_wait(here, me));
     }
-    pass(pc, me);
+    pass(&counters, me);
 }
 
 /// Lets other threads run while that is wanted, until they did nothing `patience` times.
@@ -122,14 +123,39 @@ fn let_others_run(patience: u32, most_turns: u32, is_wanted: impl Fn() -> bool) 
     }
 }
 
-/// For each place, whether threads may have to wait there before this program counter.
-fn waits_here(pc: u64) -> [bool; 3] {
-    [0, 1, 2].map(|place: usize| PLACES[place].wait.load(Ordering::Relaxed) == pc)
+/// How many calls of functions of a library can lie between a statement of the program and an access.
+const CALLS: usize = 8;
+
+/// Where a thread is: the program counter of its access, and those of its innermost calls. Of what an inline function
+/// of a library does, the place is the program's call of it.
+struct Counters([u64; CALLS + 1]);
+
+impl Counters {
+    fn of(thread: &Thread, pc: u64) -> Self {
+        let mut counters = [0; CALLS + 1];
+        counters[0] = pc;
+        let depth = thread.stack.depth.min(thread.stack.frames.len());
+        let calls = thread.stack.frames[..depth].iter().rev();
+        for (counter, call) in counters[1..].iter_mut().zip(calls) {
+            *counter = call.pc as u64;
+        }
+        Counters(counters)
+    }
+
+    fn contains(&self, place: &AtomicU64) -> bool {
+        let place = place.load(Ordering::Relaxed);
+        place != 0 && self.0.contains(&place)
+    }
+}
+
+/// For each place, whether threads may have to wait there.
+fn waits_here(counters: &Counters) -> [bool; 3] {
+    [0, 1, 2].map(|place: usize| counters.contains(&PLACES[place].wait))
 }
 
 /// The same, counting this arrival: the first ones may not matter.
-fn waits_here_from_now(pc: u64, me: u32) -> [bool; 3] {
-    let mut here = waits_here(pc);
+fn waits_here_from_now(counters: &Counters, me: u32) -> [bool; 3] {
+    let mut here = waits_here(counters);
     for (place, here) in here.iter_mut().enumerate().filter(|(_, here)| **here) {
         if let Some(arrivals) = ARRIVALS.get(me as usize) {
             let times = arrivals[place].fetch_add(1, Ordering::Relaxed) + 1;
@@ -156,9 +182,9 @@ fn must_wait(here: [bool; 3], me: u32) -> bool {
     }
 }
 
-fn pass(pc: u64, me: u32) {
-    let waits = |place: usize| PLACES[place].wait.load(Ordering::Relaxed) == pc;
-    let passes = |place: usize| PLACES[place].pass.load(Ordering::Relaxed) == pc;
+fn pass(counters: &Counters, me: u32) {
+    let waits = |place: usize| counters.contains(&PLACES[place].wait);
+    let passes = |place: usize| counters.contains(&PLACES[place].pass);
     let set = |place: usize| {
         let passed = &PASSED[place];
         let was_first = passed.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed);

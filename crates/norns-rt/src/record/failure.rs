@@ -2,8 +2,8 @@
 //!
 //! The event is logged by whoever comes first: the interposed `__assert_fail` and `abort`, or the
 //! handler of a fatal signal, which then lets the signal do what it does by default. A program that
-//! has its own handler for the signal keeps it. A thread that fails inside the recorder, or whose
-//! stack has overflown, leaves no event.
+//! has its own handler for the signal keeps it. A thread whose stack is full handles the signal on another
+//! one. A thread that fails inside the recorder leaves no event.
 
 use core::ffi::{c_char, c_int};
 use core::fmt::Write;
@@ -14,9 +14,9 @@ use crate::record::noise;
 use crate::record::values::{self, Sketched};
 use crate::sites::Words;
 use crate::thread::{self, Thread};
-use crate::track;
 use crate::wire::Code;
 use crate::wire::environment::{self, FAILURE, Failing, Sketching};
+use crate::{sys, track};
 
 static ON: AtomicBool = AtomicBool::new(false);
 /// The thread that has failed, plus one: its later failures follow from the first.
@@ -25,6 +25,53 @@ static FAILED: AtomicU64 = AtomicU64::new(0);
 /// Failures are of interest from now on.
 pub fn watch() {
     ON.store(true, Ordering::Relaxed);
+}
+
+/// The program calls a function of the C library that is interposed, and may fail inside it.
+#[inline(always)]
+pub fn called_from(pc: usize) {
+    if is_watched() {
+        note_call(pc);
+    }
+}
+
+#[cold]
+fn note_call(pc: usize) {
+    if track::is_code_of_program(pc)
+        && let Some(thread) = thread::current()
+    {
+        thread.called_from = pc;
+    }
+}
+
+/// Bytes of the stack for the handler of fatal signals.
+const SIGNAL_STACK: usize = 64 * 1024;
+
+/// Gives the running thread a stack for the handler of fatal signals. The program may replace it by its own.
+pub fn begin_thread(thread: &mut Thread) {
+    const SIGALTSTACK: usize = 131;
+    #[repr(C)]
+    struct Stack {
+        start: *mut u8,
+        flags: c_int,
+        size: usize,
+    }
+    if !is_watched() {
+        return;
+    }
+    if thread.signal_stack.is_null() {
+        thread.signal_stack = sys::map_anonymous(SIGNAL_STACK);
+    }
+    if thread.signal_stack.is_null() {
+        return;
+    }
+    let stack = Stack {
+        start: thread.signal_stack,
+        flags: 0,
+        size: SIGNAL_STACK,
+    };
+    // SAFETY: the kernel reads `stack`. Its memory is this thread's as long as it has its block.
+    unsafe { sys::call(SIGALTSTACK, &raw const stack as usize, 0, 0) };
 }
 
 /// A child process may fail without anybody looking.

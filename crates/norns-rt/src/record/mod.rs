@@ -91,7 +91,11 @@ pub unsafe fn begin(variables: *const *const c_char, mode: Mode) {
     if looks_for_cause {
         // A cause can lie before the first thread, or in a program that has only one.
         before_fork();
+        crate::track::locate();
         crate::interpose::watch_failures();
+        if let Some(main) = thread::current() {
+            failure::begin_thread(main);
+        }
     }
 }
 

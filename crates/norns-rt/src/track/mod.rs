@@ -105,6 +105,9 @@ pub unsafe fn begin(variables: *const *const c_char) {
     ON.store(true, Ordering::Relaxed);
     failure::watch();
     interpose::watch_failures();
+    if let Some(main) = thread::current() {
+        failure::begin_thread(main);
+    }
     let mut bytes = [0u8; LONGEST_PLAN];
     let Some(text) = read(plan, &mut bytes) else {
         sys::fatal(b"norns: the plan cannot be read\n");
@@ -113,9 +116,12 @@ pub unsafe fn begin(variables: *const *const c_char) {
     if lines.next().and_then(Planned::parse) != Some(Planned::Begin) {
         sys::fatal(b"norns: the plan is of another version\n");
     }
+    if !text.ends_with("\nend\n") {
+        sys::fatal(b"norns: the plan was cut\n");
+    }
     for planned in lines.filter_map(Planned::parse) {
         match planned {
-            Planned::Begin => {}
+            Planned::Begin | Planned::End => {}
             Planned::Most(most) => MOST.store(most, Ordering::Relaxed),
             Planned::Watch { number, target } => watch(number as usize, target),
             Planned::Site { of, line, file } => planned_sites::add(of, file.as_bytes(), line),
@@ -149,8 +155,13 @@ fn read<'a>(path: &[u8], bytes: &'a mut [u8]) -> Option<&'a str> {
     core::str::from_utf8(&bytes[..length]).ok()
 }
 
+/// Whether a return address is one of the program, which `locate` has found.
+pub fn is_code_of_program(pc: usize) -> bool {
+    (CODE[0].load(Ordering::Relaxed)..CODE[1].load(Ordering::Relaxed)).contains(&pc)
+}
+
 /// Finds where the program was loaded, above the addresses of its file, and where its code is.
-fn locate() {
+pub fn locate() {
     const HEADERS: usize = 3;
     const COUNT: usize = 5;
     const LOADED: u32 = 1;
@@ -195,8 +206,7 @@ fn locate() {
 /// The place of the program at which it fails, as a return address: where the code is that fails, or from
 /// where the library was called that does.
 pub fn failing_place(pc: usize, stack_pointer: usize) -> usize {
-    let code = CODE[0].load(Ordering::Relaxed)..CODE[1].load(Ordering::Relaxed);
-    if !is_on() || code.contains(&pc) {
+    if is_code_of_program(pc) {
         return pc + 1;
     }
     let mut words = (0..FAILING_STACK).map(|word| {
@@ -204,8 +214,14 @@ pub fn failing_place(pc: usize, stack_pointer: usize) -> usize {
         let is_read = sites::read_memory(stack_pointer + 8 * word, &mut bytes);
         is_read.then(|| usize::from_ne_bytes(bytes))
     });
+    if !is_on() {
+        // Hooks leave return addresses behind on the stack: only one of a call that is known counts.
+        let known = thread::current().map_or(0, |thread| thread.called_from);
+        let is_open = known != 0 && words.any(|word| word == Some(known));
+        return if is_open { known } else { pc + 1 };
+    }
     let caller = words.find_map(|word| {
-        let word = word.filter(|word| code.contains(word))?;
+        let word = word.filter(|&word| is_code_of_program(word))?;
         // A return address stands behind a call: of an address, or through a register or memory.
         let mut before = [0; 7];
         let is_read = sites::read_memory(word - 7, &mut before);

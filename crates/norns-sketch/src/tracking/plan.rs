@@ -56,19 +56,21 @@ impl Plan {
                 file,
             });
         }
+        put(Planned::End);
         text
     }
 
-    /// `None` if the text is none of this version.
+    /// `None` if the text is not a whole plan of this version.
     pub fn parse(text: &str) -> Option<Plan> {
-        let mut lines = text.lines();
-        if lines.next().and_then(Planned::parse) != Some(Planned::Begin) {
+        let mut lines = text.strip_suffix('\n')?.split('\n').map(Planned::parse);
+        if text.len() >= LONGEST_PLAN || lines.next()?? != Planned::Begin {
             return None;
         }
         let mut plan = Plan::default();
-        for line in lines {
-            match Planned::parse(line)? {
+        while let Some(line) = lines.next() {
+            match line? {
                 Planned::Begin => return None,
+                Planned::End => return lines.next().is_none().then_some(plan),
                 Planned::Most(most) => plan.most = most,
                 Planned::Watch { number, target } => {
                     let number = number as usize;
@@ -87,7 +89,7 @@ impl Plan {
                 }),
             }
         }
-        Some(plan)
+        None
     }
 }
 

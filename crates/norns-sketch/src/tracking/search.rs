@@ -141,8 +141,12 @@ impl Tracking {
         self.code = Some(Code { lines, statements });
     }
 
-    /// A run under a plan that `next_step` has named. `number` is the caller's.
+    /// A run under a plan that `next_step` has named. `number` is the caller's. A run under any other plan does
+    /// not count.
     pub fn add(&mut self, number: u32, plan: u32, seen: &Seen) {
+        if plan as usize >= self.plans.len() {
+            return;
+        }
         self.found
             .add(number, Disturbance::Nothing, seen, &self.signs);
         self.found.of_plan(plan);

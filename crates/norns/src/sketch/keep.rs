@@ -10,7 +10,7 @@ use norns_report::{
     AccessKind, Finding, Findings, Kind, Place, Said, Shown, Sketch as Picture, Status, Verdict,
     fingerprint, sketch_of_failure,
 };
-use norns_sketch::{Fact, Sketch};
+use norns_sketch::{Fact, Sketch, facts};
 use norns_trace::EventIndex;
 use serde::{Deserialize, Serialize};
 
@@ -126,9 +126,9 @@ fn of_statements(sketch: &Sketch, good: &norns_sketch::search::Shown) -> Vec<Eve
     let best = sketch.predictors.first();
     let statements = best.map_or(Vec::new(), |best| best.statements());
     let mut steps: BTreeMap<u64, Vec<EventIndex>> = BTreeMap::new();
+    let places = facts::places(&good.trace);
     for step in good.steps.iter().filter(|step| step.predicts) {
-        let place = good.trace.events[step.event.index()].place;
-        let at = good.trace.place(place).pc;
+        let at = good.trace.place(places[step.event.index()]).pc;
         steps.entry(at).or_default().push(step.event);
     }
     let events = statements.iter().filter_map(|pc| steps.get_mut(pc)?.pop());

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use norns_replay::Disturbance;
 use norns_report::cause::{self, Cause, Failure, Place, Predictor, Runs};
 use norns_report::describe::describe;
-use norns_sketch::facts::Statement;
+use norns_sketch::facts::{self, Statement};
+use norns_sketch::failure::own_place;
 use norns_sketch::predictor::{Fact, Form, Is};
 use norns_sketch::search::Shown;
+use norns_sketch::steps::is_failure;
 use norns_sketch::{FailureKind, Options, Sketch};
 use norns_trace::EventIndex;
 
@@ -200,10 +202,14 @@ fn what(predictor: &norns_sketch::Predictor, places: &[Place]) -> String {
 }
 
 fn steps(sketch: &Sketch, shown: &Shown, places: &Places) -> Vec<cause::Step> {
+    let places_of_events = facts::places(&shown.trace);
     let mut all: Vec<cause::Step> = { shown.steps.iter() }
         .map(|step| {
             let event = shown.trace.events[step.event.index()];
-            let statement = Statement::of(&shown.trace, event.place);
+            let statement = match is_failure(&shown.trace, event.op) {
+                true => own_place(&shown.trace, step.event).unwrap_or_default(),
+                false => Statement::of(&shown.trace, places_of_events[step.event.index()]),
+            };
             let described = describe(&shown.trace, EventIndex(step.event.0));
             cause::Step {
                 thread: shown.trace.thread(event.thread).name.clone(),

@@ -256,6 +256,106 @@ fn an_exception_that_nobody_catches() {
     );
 }
 
+/// What the header of a container accesses belongs to the statement that uses it, also under a lock of the library.
+#[test]
+fn containers_and_locks_of_cpp() {
+    let folder = folder("containers");
+    let source = "#include <mutex>
+#include <thread>
+#include <vector>
+std::vector<int> values;
+std::mutex lock;
+void put() {
+    std::lock_guard<std::mutex> held(lock);
+    values.push_back(1); // cause (2)
+}
+void get() {
+    std::lock_guard<std::mutex> held(lock);
+    (void)values.at(0); // cause (1)
+}
+int main() {
+    std::thread one(put), other(get);
+    one.join();
+    other.join();
+}
+";
+    fs::write(folder.join("program.cpp"), source).unwrap();
+    let words = [
+        "sketch",
+        "--format",
+        "json",
+        "--budget",
+        "120",
+        "program.cpp",
+    ];
+    let found = json(&norns(&folder, &words, ""));
+    assert_eq!(found["failure"]["kind"], "terminate");
+    let orders = found["predictors"].as_array().unwrap().iter();
+    let at = |order: &Value| -> Vec<u64> {
+        let places = order["places"].as_array().unwrap().iter();
+        places
+            .map(|place| place["line"].as_u64().unwrap())
+            .collect()
+    };
+    let cause = marked(source, "cause");
+    assert!({ orders }.any(|order| at(order) == cause), "{found:#}");
+    assert_eq!(
+        found["proof"]["forced"],
+        serde_json::json!([5, 5]),
+        "{found:#}"
+    );
+}
+
+/// The place of a failure inside the C library is the call, and not the access before it.
+#[test]
+fn a_failure_inside_the_c_library() {
+    let source = "#include <pthread.h>
+static pthread_mutex_t *lock;
+int main(void) {
+    pthread_mutex_t *used = lock;
+    pthread_mutex_lock(used); // fails
+    return 0;
+}
+";
+    let (status, found) = sketch("inside", source, &["--runs", "2"]);
+    assert_eq!(status, Some(1));
+    assert_eq!(found["failure"]["place"]["line"], 5, "{found:#}");
+    let last = found["steps"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["line"], 5, "{found:#}");
+}
+
+#[test]
+fn a_full_stack_and_a_status_of_main() {
+    let source = "#include <pthread.h>
+static int deep(int n) {
+    volatile char bytes[4096];
+    bytes[0] = (char)n;
+    return n ? deep(n - 1) + bytes[0] : 0;
+}
+static void *run(void *unused) {
+    deep(100000000);
+    return unused;
+}
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, run, NULL);
+    return pthread_join(thread, NULL);
+}
+";
+    let (status, found) = sketch("full", source, &["--runs", "2"]);
+    assert_eq!(status, Some(1));
+    assert_eq!(found["failure"]["what"], "was killed by SIGSEGV");
+    assert_eq!(found["failure"]["place"]["function"], "deep", "{found:#}");
+    let source = "static int result = 3;
+int main(void) {
+    return result;
+}
+";
+    let (status, found) = sketch("returned", source, &["--runs", "2", "--failing-exit"]);
+    assert_eq!(status, Some(1));
+    assert_eq!(found["failure"]["place"]["line"], 3, "{found:#}");
+}
+
 /// A handler of the program's own keeps its signal: the program does not fail.
 #[test]
 fn a_program_that_handles_its_faults() {
