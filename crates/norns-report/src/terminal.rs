@@ -258,19 +258,24 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 pub fn show(sketch: &Sketch, style: Style) -> String {
     let mut out = String::new();
     let code = sketch.kind.definition().code;
+    let name = format!("{code}[{}]:", sketch.id);
+    // Of failures both are whole sentences.
+    let in_lines = |text: &str, used: usize| match sketch.kind {
+        Kind::Failure => wrap(&safe(text), WIDTH - used),
+        _ => safe(text),
+    };
     line(
         &mut out,
         format_args!(
             "{} {}",
-            style.paint(alarm(sketch.status), &format!("{code}[{}]:", sketch.id)),
-            style.paint(Role::Strong, &safe(&sketch.title))
+            style.paint(alarm(sketch.status), &name),
+            style.paint(Role::Strong, &in_lines(&sketch.title, name.len() + 1))
         ),
     );
     for fact in sketch.all_facts() {
-        line(
-            &mut out,
-            format_args!("  {}", style.paint(Role::Dim, &safe(&fact))),
-        );
+        for part in in_lines(&fact, 2).lines() {
+            line(&mut out, format_args!("  {}", style.paint(Role::Dim, part)));
+        }
     }
     for (number, operation) in (1..).zip(&sketch.operations) {
         out.push('\n');

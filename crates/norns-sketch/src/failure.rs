@@ -124,7 +124,13 @@ pub fn of_run(ended: &Ended, output: &str, trace: &Trace, signs: &Signs) -> Opti
         }
         _ => what,
     };
-    Some(located(kind, what, event_of(kind, trace), trace))
+    let mut failure = located(kind, what, event_of(kind, trace), trace);
+    if kind == FailureKind::Sanitizer {
+        failure.place = reported(output)
+            .and_then(|(_, place)| place)
+            .or(failure.place);
+    }
+    Some(failure)
 }
 
 fn words(ended: &Ended, output: &str, signs: &Signs) -> Option<(FailureKind, String)> {
@@ -132,15 +138,7 @@ fn words(ended: &Ended, output: &str, signs: &Signs) -> Option<(FailureKind, Str
         let line = output.lines().find(|line| line.contains(text))?;
         Some((FailureKind::Output, format!("printed `{}`", line.trim())))
     });
-    let reported = output.lines().find_map(|line| {
-        let report = line.strip_prefix("SUMMARY: ")?;
-        let (sanitizer, rest) = report.split_once(": ")?;
-        let what = rest.split(' ').next().unwrap_or_default();
-        let what = format!("was stopped by {sanitizer}: {what}");
-        sanitizer
-            .ends_with("Sanitizer")
-            .then_some((FailureKind::Sanitizer, what))
-    });
+    let reported = reported(output).map(|(what, _)| (FailureKind::Sanitizer, what));
     match ended {
         Ended::Signalled(6) => Some(reported.or_else(|| terminated(output)).unwrap_or_else(|| {
             let what = match asserted(output) {
@@ -166,6 +164,52 @@ fn words(ended: &Ended, output: &str, signs: &Signs) -> Option<(FailureKind, Str
         }),
         Ended::OutOfMemory | Ended::Interrupted | Ended::Stopped | Ended::Killed => printed,
     }
+}
+
+/// What a sanitizer has reported, and where: in the line that sums it up, or, as gcc's runtime for undefined behaviour
+/// has none, in its only line.
+fn reported(output: &str) -> Option<(String, Option<Statement>)> {
+    let summary = |line: &str| {
+        let (sanitizer, rest) = line.strip_prefix("SUMMARY: ")?.split_once(": ")?;
+        if !sanitizer.ends_with("Sanitizer") {
+            return None;
+        }
+        let (what, at) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (at, function) = at.split_once(" in ").unwrap_or((at, ""));
+        let function = function.trim();
+        Some((
+            format!("was stopped by {sanitizer}: {what}"),
+            position(at, function),
+        ))
+    };
+    let of_undefined = |line: &str| {
+        let (at, what) = line.split_once(": runtime error: ")?;
+        let what = what.split(':').next().unwrap_or_default();
+        let what = format!("was stopped by UndefinedBehaviorSanitizer: {what}");
+        Some((what, position(at, "")))
+    };
+    let summed_up = output.lines().find_map(summary);
+    summed_up.or_else(|| output.lines().find_map(of_undefined))
+}
+
+/// `FILE:LINE` or `FILE:LINE:COLUMN`.
+fn position(text: &str, function: &str) -> Option<Statement> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let (line, file) = match parts[..] {
+        [ref file @ .., line, column]
+            if column.parse::<u32>().is_ok() && line.parse::<u32>().is_ok() =>
+        {
+            (line, file.join(":"))
+        }
+        [ref file @ .., line] => (line, file.join(":")),
+        [] => return None,
+    };
+    Some(Statement {
+        pc: 0,
+        file,
+        line: line.parse().ok().filter(|&line| line > 0)?,
+        function: function.into(),
+    })
 }
 
 /// The condition in the C library's message about a failed assertion.

@@ -241,6 +241,7 @@ impl Found {
             cause: None,
             accesses: self.accesses.unwrap_or(ACCESSES),
             sliced: slice.lines.len(),
+            usual: self.usual,
         })
     }
 }

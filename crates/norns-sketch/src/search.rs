@@ -107,6 +107,8 @@ pub struct Sketch {
     pub accesses: u32,
     /// How many lines the failure depends on; 0 if the code was not sliced.
     pub sliced: usize,
+    /// How the first run without a failure ended.
+    pub usual: Option<Ended>,
 }
 
 /// A run of which steps are shown.

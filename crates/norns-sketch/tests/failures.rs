@@ -45,6 +45,31 @@ fn what_counts_as_a_failure() {
         Some((FailureKind::Sanitizer, stopped)),
     );
     check(Ended::Exited(0), report, &none, None);
+    let undefined =
+        "a.c:5:28: runtime error: signed integer overflow: 2147483647 + 1 cannot be represented\n";
+    let stopped = "was stopped by UndefinedBehaviorSanitizer: signed integer overflow";
+    let stopped = (FailureKind::Sanitizer, stopped);
+    check(Ended::Exited(1), undefined, &none, Some(stopped));
+}
+
+#[test]
+fn a_sanitizer_says_where() {
+    let place = |output| {
+        let failure = of_run(
+            &Ended::Exited(1),
+            output,
+            &Trace::default(),
+            &Signs::default(),
+        );
+        let place = failure.unwrap().place.unwrap();
+        (place.file, place.line, place.function)
+    };
+    let report = "SUMMARY: AddressSanitizer: heap-use-after-free /src/a b.c:7:12 in work\n";
+    assert_eq!(place(report), ("/src/a b.c".into(), 7, "work".into()));
+    let report = "SUMMARY: AddressSanitizer: heap-use-after-free /src/a.c:7 in work\n";
+    assert_eq!(place(report), ("/src/a.c".into(), 7, "work".into()));
+    let report = "a.c:5:28: runtime error: division by zero\n";
+    assert_eq!(place(report), ("a.c".into(), 5, String::new()));
 }
 
 #[test]

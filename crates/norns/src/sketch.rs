@@ -125,9 +125,16 @@ pub fn run(mut arguments: Arguments) -> Result<ExitCode> {
     let mut program = program(&arguments, &run, means.as_mut())?;
     norns_replay::catch_interrupts();
     let deadline = Deadline::not_yet(Duration::from_secs(arguments.budget));
+    let sanitizer = match &arguments.sources[..] {
+        [] => sanitizer_of(Path::new(&program.command[0])),
+        _ => None,
+    };
+    if sanitizer.is_some() {
+        program.preload = None;
+    }
     let options = Options {
         runs: arguments.runs.max(1),
-        undisturbed: arguments.undisturbed || arguments.track,
+        undisturbed: arguments.undisturbed || arguments.track || sanitizer.is_some(),
         signs: Signs {
             exit: arguments.failing_exit,
             output: arguments.failing_output.clone(),
@@ -155,6 +162,12 @@ pub fn run(mut arguments: Arguments) -> Result<ExitCode> {
         }
     };
     let mut cause = view::cause(&sketch, &options);
+    if let Some(sanitizer) = sanitizer {
+        cause.notes.push(format!(
+            "the program was built with {sanitizer}, beside whose runtime that of Norns cannot be: its runs were \
+             ordinary ones, and only how they ended is known"
+        ));
+    }
     if cause.failure.is_some() || !arguments.track {
         cause.notes.extend(gaps);
     }
@@ -179,6 +192,19 @@ pub fn run(mut arguments: Arguments) -> Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// The sanitizer with which a program was built that replaces `malloc` by its own, as the runtime of Norns does.
+fn sanitizer_of(program: &Path) -> Option<&'static str> {
+    let bytes = std::fs::read(program).unwrap_or_default();
+    let mentions = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+    let known = [
+        ("AddressSanitizer", &b"__asan_init"[..]),
+        ("MemorySanitizer", b"__msan_init"),
+        ("HWAddressSanitizer", b"__hwasan_init"),
+    ];
+    let found = known.into_iter().find(|(_, function)| mentions(function));
+    found.map(|(name, _)| name)
 }
 
 /// The program to run: compiled from the sources, or as it was given. With `means` it is tracked.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use norns_replay::Disturbance;
+use norns_replay::{Disturbance, Ended};
 use norns_report::cause::{self, Cause, Failure, Place, Predictor, Runs};
 use norns_report::describe::describe;
 use norns_sketch::facts::{self, Statement};
@@ -275,6 +275,13 @@ fn runs_of(sketch: &Sketch) -> Vec<Runs> {
 fn notes(sketch: &Sketch, options: &Options) -> Vec<String> {
     let mut notes = Vec::new();
     if sketch.failures.is_empty() {
+        if let Some(Ended::Exited(status)) = sketch.usual
+            && status != 0
+        {
+            notes.push(format!(
+                "the first run exited with status {status}, which counts as a failure only with --failing-exit"
+            ));
+        }
         return notes;
     }
     let ordered = sketch
