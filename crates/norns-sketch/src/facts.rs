@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use norns_trace::{Event, EventIndex, Op, PlaceId, ThreadId, Trace};
+use norns_trace::{Effect, Event, EventIndex, Op, PlaceId, ThreadId, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::{Memory, One, Seen};
@@ -219,6 +219,9 @@ pub struct Facts {
     pub branches: BTreeMap<u64, u32>,
     /// Where the statements are that ran.
     pub statements: BTreeMap<u64, Statement>,
+    /// Statements that are operations on locks, conditions, threads and the like.
+    #[serde(default)]
+    pub operations: BTreeSet<u64>,
     /// The first event of each.
     pub first: BTreeMap<u64, u32>,
     /// Orders of two in which the second was the first event of its statement.
@@ -247,6 +250,9 @@ impl Facts {
             }
             let place = calls.place(event);
             let pc = trace.place(place).pc;
+            if !matches!(event.op.effect(), Effect::Memory(_) | Effect::Local) {
+                facts.operations.insert(pc);
+            }
             // What follows a failure does not explain it: the handlers of `exit`, for example.
             if is_failure(trace, event.op) {
                 break;

@@ -14,6 +14,8 @@ use crate::slice::Slice;
 const BETA_SQUARED: f64 = 0.25;
 /// How many predictors of one kind are kept.
 const KEPT: usize = 5;
+/// The rank of orders of operations, behind those of accesses.
+const BEHIND_ACCESSES: u32 = 3;
 /// Greater numbers of eight bytes are taken for addresses, which differ from run to run.
 const ADDRESSES: u64 = 1 << 16;
 
@@ -260,6 +262,9 @@ pub fn rank(
     failed_at: Option<u64>,
     slice: &Slice,
 ) -> Vec<Predictor> {
+    let operations: BTreeSet<u64> = { failing.iter().chain(good) }
+        .flat_map(|facts| facts.operations.iter().copied())
+        .collect();
     let mut candidates = BTreeSet::new();
     for facts in failing {
         for order in facts.orders.keys() {
@@ -320,6 +325,16 @@ pub fn rank(
         let known = statements.filter_map(|pc| shown.statements.get(&pc));
         { known }.any(|statement| statement.line == 0)
     };
+    // The order in which two threads took a lock says less than what they did under it, unless a thread fails or hangs in
+    // such an operation.
+    let is_about_operations = failed_at.is_some_and(|pc| operations.contains(&pc));
+    let rank_of_operations = |predictor: &Predictor| {
+        let mut statements = predictor.statements().into_iter();
+        match !is_about_operations && statements.any(|pc| operations.contains(&pc)) {
+            true => BEHIND_ACCESSES,
+            false => 0,
+        }
+    };
     all.sort_by(|one, other| {
         let key = |predictor: &Predictor| {
             let first = predictor.events.first().copied();
@@ -331,7 +346,7 @@ pub fn rank(
             };
             (
                 is_unknown(predictor),
-                predictor.rank(),
+                predictor.rank().max(rank_of_operations(predictor)),
                 is_outside(predictor),
                 !is_at_failure(predictor),
                 when,
