@@ -356,6 +356,51 @@ int main(void) {
     assert_eq!(found["failure"]["place"]["line"], 3, "{found:#}");
 }
 
+/// The runtime of a sanitizer and ours both replace `malloc`: such a program runs without ours.
+#[test]
+fn a_program_with_a_sanitizer() {
+    let folder = folder("sanitizer");
+    let source = "#include <stdlib.h>
+int main(void) {
+    int *block = malloc(4);
+    free(block);
+    return *(volatile int *)block; // fails
+}
+";
+    fs::write(folder.join("program.c"), source).unwrap();
+    let built = Command::new("gcc")
+        .args([
+            "-g",
+            "-fsanitize=address",
+            "-w",
+            "-o",
+            "program",
+            "program.c",
+        ])
+        .current_dir(&folder)
+        .status();
+    assert!(built.unwrap().success());
+    let words = [
+        "sketch",
+        "--format",
+        "json",
+        "--runs",
+        "2",
+        "--",
+        "./program",
+    ];
+    let found = json(&norns(&folder, &words, ""));
+    let failure = &found["failure"];
+    assert_eq!(
+        (&failure["kind"], &failure["failed"]),
+        (&"sanitizer".into(), &2.into()),
+        "{found:#}"
+    );
+    assert_eq!(failure["place"]["line"], 5, "{found:#}");
+    let notes = found["notes"].to_string();
+    assert!(notes.contains("built with AddressSanitizer"), "{notes}");
+}
+
 /// A handler of the program's own keeps its signal: the program does not fail.
 #[test]
 fn a_program_that_handles_its_faults() {
