@@ -8,21 +8,22 @@
 //! behaviour, after which the compiled program may do what no schedule does; a program that is meant to have
 //! one does not differ, but it does not agree either.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use norns_interpret::{End, How, Input, Interpreter, Limits, Outcome, explore};
+use norns_interpret::{End, How, Input, Interpreter, Limits, Outcome, explore, explore_while};
 use norns_ir::FrontEnd;
 
 const NATIVE_RUNS: usize = 3;
 /// How often a program is run for an outcome that some schedule has.
 const MOST_NATIVE_RUNS: usize = 20;
 const SEEDS: u64 = 4;
-/// Schedules that are explored of each program, and operations in each.
-const EXPLORED: usize = 2_000;
+/// States that are explored of each program, and operations in one run.
+const EXPLORED: u32 = 10_000;
 const EXPLORED_STEPS: u64 = 300_000;
 /// How long a native run may take, in seconds: one that the interpreter saw stuck, and any other.
 const PATIENCE: [&str; 2] = ["1", "20"];
@@ -167,7 +168,7 @@ fn judged(name: &str, source: &Path, folder: &Path) -> Result<Verdict, String> {
         seed,
         limits: Limits {
             steps,
-            runs: EXPLORED,
+            runs: usize::MAX,
             ..Limits::default()
         },
         ..How::default()
@@ -205,7 +206,13 @@ fn judged(name: &str, source: &Path, folder: &Path) -> Result<Verdict, String> {
         }
     }
     if !is_found && bug.is_none() {
-        for outcome in explore(&program, &input, &how(0, EXPLORED_STEPS)).outcomes {
+        let states = Cell::new(0);
+        let goes_on = || {
+            states.set(states.get() + 1);
+            states.get() < EXPLORED
+        };
+        let how = how(0, EXPLORED_STEPS);
+        for outcome in explore_while(&program, &input, &how, &goes_on).outcomes {
             // One that was given up says nothing of the others.
             let _ = seen.add(outcome);
         }
