@@ -89,6 +89,7 @@ mod tests {
         };
         let all: Vec<Execution> = runs.iter().map(execution).collect();
         Executions {
+            cut: 0,
             misuse: None,
             repeated: Some([all[0].clone(), all[0].clone()]),
             all,

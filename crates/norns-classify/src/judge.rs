@@ -49,6 +49,8 @@ type Lines = BTreeMap<(String, String), Vec<String>>;
 #[derive(Clone, Debug)]
 pub struct Executions {
     pub all: Vec<Execution>,
+    /// How many more were cut before that said anything.
+    pub cut: usize,
     /// The order in which memory or an object is used after its end.
     pub misuse: Option<Order>,
     /// Two executions that should be the same.
@@ -99,6 +101,19 @@ impl Executions {
         let (left_out, all): (Vec<&Execution>, Vec<&Execution>) =
             self.all.iter().partition(is_explained);
         let mut judged = judge(&all, self.misuse, self.repeated.as_ref(), self.shown);
+        if self.cut > 0 {
+            let cut = self.cut;
+            match &mut judged {
+                Ok(consequence) => consequence.evidence.notes.push(format!(
+                    "{cut} executions were left out: they did not end, but others take nearly as long"
+                )),
+                Err(reason) => {
+                    reason.0 = format!(
+                        "{cut} executions did not end in their time, which says nothing: the program takes long by itself"
+                    );
+                }
+            }
+        }
         if let Ok(consequence) = &mut judged
             && !left_out.is_empty()
         {
@@ -442,6 +457,7 @@ mod tests {
         };
         let of = |all: Vec<Execution>| Executions {
             all,
+            cut: 0,
             misuse: None,
             repeated: Some([execution(one, "x"), execution(one, "x")]),
             is_symmetric: false,

@@ -7,6 +7,7 @@
 //! bear it out: a rare outcome of one order is then often seen in the other as well.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use norns_replay::{Disturbance, Ended, ForFailure};
 use norns_report::Class;
@@ -20,6 +21,9 @@ use crate::race::{Order, Race};
 const ENDLESS: usize = 2;
 /// About how often threads lose their turn in an execution.
 const SWITCHES: [u32; 4] = [4, 16, 2, 64];
+/// A time-out says that the program does not end only if it was so many times as long as what an execution
+/// takes that ends by itself (section 5.10).
+const LONGER: u32 = 5;
 /// How many accesses an execution is taken to have before one has been seen.
 const ACCESSES: u32 = 256;
 
@@ -41,6 +45,9 @@ pub struct Executed {
     /// The files that it changed, as text.
     pub files: Vec<(String, String)>,
     pub trace: Trace,
+    /// How long it took, and how long it was allowed to take.
+    pub took: Duration,
+    pub allowed: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +79,8 @@ pub fn classify<P: Program>(
         shown,
         stretch: ACCESSES,
         all: Vec::new(),
+        cut: Vec::new(),
+        longest: None,
         is_over: false,
     };
     let rounds = match race.misuse() {
@@ -110,6 +119,10 @@ struct Experiment<'a, P> {
     /// About one in so many accesses lets other threads run.
     stretch: u32,
     all: Vec<(ForFailure, Execution)>,
+    /// Of each that was cut by its time-out, how long that was.
+    cut: Vec<Option<Duration>>,
+    /// What the longest took that ended by itself.
+    longest: Option<Duration>,
     /// Whether the time was up before all executions were made.
     is_over: bool,
 }
@@ -166,6 +179,11 @@ impl<P: Program> Experiment<'_, P> {
         let accesses = accesses.filter(|event| event.op.plain_access().is_some());
         self.stretch = u32::try_from(accesses.count()).map_or(ACCESSES, |count| count.max(8));
         let execution = self.execution(order, every_time, &executed);
+        self.cut
+            .push((executed.ended == Ended::TimedOut).then_some(executed.allowed));
+        if matches!(executed.ended, Ended::Exited(_)) {
+            self.longest = self.longest.max(Some(executed.took));
+        }
         self.all.push((how, execution));
         Ok(())
     }
@@ -218,9 +236,12 @@ impl<P: Program> Experiment<'_, P> {
     }
 
     fn executions(&self, repeated: Option<[Execution; 2]>) -> Executions {
-        let all = self.all.iter().map(|(_, execution)| execution.clone());
+        let all: Vec<Execution> = { self.conclusive() }
+            .map(|(_, execution)| execution.clone())
+            .collect();
         Executions {
-            all: all.collect(),
+            cut: self.all.len() - all.len(),
+            all,
             misuse: self.race.misuse(),
             repeated,
             is_symmetric: self.race.is_symmetric(),
@@ -228,11 +249,20 @@ impl<P: Program> Experiment<'_, P> {
         }
     }
 
+    /// The executions but for those that were cut too early to say that they would not have ended.
+    fn conclusive(&self) -> impl Iterator<Item = &(ForFailure, Execution)> {
+        let is_long =
+            |allowed: Duration| { self.longest }.is_some_and(|longest| allowed >= longest * LONGER);
+        let all = self.all.iter().zip(&self.cut);
+        all.filter(move |(_, cut)| cut.is_none_or(is_long))
+            .map(|(one, _)| one)
+    }
+
     /// Of each order an execution that failed, or else any.
     fn examples(&self) -> [Option<ForFailure>; 2] {
         Order::BOTH.map(|order| {
             let of = || {
-                let all = self.all.iter();
+                let all = self.conclusive();
                 all.filter(|(_, execution)| execution.happened == Some(order))
             };
             let failed = of().find(|(_, execution)| execution.failure.is_some());

@@ -21,6 +21,8 @@ const EVENTS: u64 = 1_000_000;
 const MOST_BYTES: u64 = 1 << 20;
 /// An execution with a given order may take so many times as long as the longest that ended.
 const SLOWER: u32 = 20;
+/// A time-out that is shorter than so many times the longest says nothing.
+const LONG: u32 = 6;
 
 pub struct Executions<'a> {
     run: &'a Run,
@@ -80,6 +82,7 @@ impl norns_classify::Program for Executions<'_> {
         let limits = Limits {
             time: (self.limit)
                 .min(usual.unwrap_or(self.limit))
+                .max(self.longest.unwrap_or_default() * LONG)
                 .min(self.deadline.left().max(Duration::from_secs(1))),
             events: EVENTS,
             ..Limits::default()
@@ -108,6 +111,8 @@ impl norns_classify::Program for Executions<'_> {
             output: printed(&output, 0)?,
             files: left(&files, &sent)?,
             trace: recorded.recording.trace,
+            took: begin.elapsed(),
+            allowed: limits.time,
         })
     }
 
