@@ -398,6 +398,7 @@ fn a_service_is_guarded_by_an_agent_of_its_own() {
     let runs = until(|| {
         let run = Command::new(place.folder.join("program"))
             .env("NORNS_GUARD", folder.trim_end())
+            .stdout(Stdio::null())
             .status();
         assert_eq!(run.expect("it starts").code(), Some(7));
         let races = json(&place_races(&place, &url));

@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use norns_hive::BuildId;
 use norns_wire::guarding::{
@@ -24,6 +25,8 @@ use super::random_digits;
 
 /// How the folders of sessions begin.
 const PREFIX: &str = "norns-guard-";
+/// A folder in which something has changed so recently is left alone.
+const YOUNG: Duration = Duration::from_secs(10);
 /// What its programs were given, for an agent that takes over a folder that stays.
 const GIVEN: &str = "given.json";
 /// Locked by the agent for as long as it lives.
@@ -188,7 +191,12 @@ fn remove_abandoned(parent: &Path) {
         if !is_ours {
             continue;
         }
-        // One that has no lock yet is just being made.
+        // One that is just being made is not locked yet.
+        let changed = entry.metadata().and_then(|status| status.modified());
+        let age = changed.map(|changed| changed.elapsed().unwrap_or_default());
+        if age.is_ok_and(|age| age < YOUNG) {
+            continue;
+        }
         let lock = File::open(entry.path().join(LOCK));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
@@ -276,6 +284,11 @@ mod tests {
         fs::create_dir(&left).expect("the same place");
         fs::write(left.join(LOCK), "").expect("the same place");
         let parent = folder.path().parent().expect("it has one");
+        remove_abandoned(parent);
+        assert!(left.exists(), "it may be just being made");
+        let long_ago = std::time::SystemTime::now() - 2 * YOUNG;
+        let opened = File::open(&left).expect("it is there");
+        opened.set_modified(long_ago).expect("it is ours");
         remove_abandoned(parent);
         assert!(!left.exists() && folder.path().exists());
     }
