@@ -42,7 +42,7 @@ pub fn of_failing(trace: &Trace, best: &[&Predictor], kind: FailureKind) -> Vec<
     shown.extend(failure.and_then(|failure| origin_of_failing(trace, failure)));
     shown.extend(forks(trace, &threads));
     shown.extend(further);
-    if shown.len() <= 1 {
+    if best.is_empty() {
         shown.extend(last_accesses(trace, failure));
     }
     shown
