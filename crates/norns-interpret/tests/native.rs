@@ -18,6 +18,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use norns_interpret::{End, How, Input, Interpreter, Limits, Outcome, explore, explore_while};
 use norns_ir::FrontEnd;
 
+/// How many programs the interpreter may give up on: those with other processes, and what only Linux has.
+const MOST_GIVEN_UP: usize = 55;
+
 const NATIVE_RUNS: usize = 3;
 /// How often a program is run for an outcome that some schedule has.
 const MOST_NATIVE_RUNS: usize = 20;
@@ -326,7 +329,12 @@ fn the_interpreter_agrees_with_native_runs() {
     );
     assert!(differ.is_empty(), "{differ:#?}");
     assert!(
-        10 * (agree + bugs) >= 9 * all,
-        "of {all} programs {agree} agree and {bugs} show an error"
+        given_up <= MOST_GIVEN_UP,
+        "{given_up} programs were given up on"
+    );
+    let rest = all - given_up;
+    assert!(
+        10 * (agree + bugs) >= 9 * rest,
+        "of {rest} programs {agree} agree and {bugs} show an error"
     );
 }
