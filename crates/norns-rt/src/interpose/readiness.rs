@@ -6,6 +6,7 @@ use core::ffi::{c_int, c_void};
 use super::blocking::{away, away_unless};
 use crate::channels::transfer::{self, found_ready};
 use crate::channels::{self, Key, descriptor, kind, watches, watching};
+use crate::mode::{is_guarded, is_off};
 use crate::record::impatience;
 use crate::{interpose, real};
 
@@ -181,7 +182,8 @@ interpose! {
     }
     fn epoll_ctl(epoll: c_int, act: c_int, file: c_int, event: *const Event) -> c_int |pc| {
         const REMOVE: c_int = 2;
-        if act != REMOVE && !event.is_null() && watching() {
+        // Programs often say what they watch before they have threads.
+        if act != REMOVE && !event.is_null() && !is_off() && !is_guarded() {
             let word = event.read_unaligned().word;
             watches::note(epoll, file, word);
             channels::send(registration(word), pc);
