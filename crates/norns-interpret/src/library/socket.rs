@@ -153,7 +153,10 @@ fn address(call: &Call<'_, '_>) -> Result<Vec<u8>, Stop> {
 
 fn bind(call: &mut Call<'_, '_>) -> Done {
     let mut address = address(call)?;
-    if address[..4] == [AF_INET as u8, 0, 0, 0] {
+    if address.len() <= 2 {
+        return give_up("a socket that the system names");
+    }
+    if address.starts_with(&[AF_INET as u8, 0, 0, 0]) {
         let files = call.machine.state.files_mut();
         files.made_up += 1;
         let port = FIRST_PORT + files.made_up as u16;
