@@ -37,6 +37,10 @@ pub struct Deadlocks<'a, 'b, 'p> {
     pub is_cut_off: bool,
 }
 
+/// What makes deadlocks one candidate: their places and their locks. A program that takes all its locks in a
+/// function of its own has many deadlocks at one place.
+type Key = (Vec<SourcePlace>, String);
+
 /// One thread holds a lock and takes another.
 #[derive(Clone, Debug)]
 struct Edge {
@@ -109,7 +113,7 @@ impl Deadlocks<'_, '_, '_> {
         acquisitions: &[Acquisition],
         blocking: &[Blocking],
     ) -> Vec<Candidate> {
-        let mut found: BTreeMap<Vec<SourcePlace>, Candidate> = BTreeMap::new();
+        let mut found: BTreeMap<Key, Candidate> = BTreeMap::new();
         let edges = self.edges(acquisitions);
         let mut by_lock: BTreeMap<Location, Vec<usize>> = BTreeMap::new();
         for (number, edge) in edges.iter().enumerate() {
@@ -182,7 +186,7 @@ impl Deadlocks<'_, '_, '_> {
         by_lock: &BTreeMap<Location, Vec<usize>>,
         path: &mut Vec<usize>,
         steps: &mut usize,
-        found: &mut BTreeMap<Vec<SourcePlace>, Candidate>,
+        found: &mut BTreeMap<Key, Candidate>,
     ) {
         *steps += 1;
         if *steps >= MOST_STEPS {
@@ -260,12 +264,7 @@ impl Deadlocks<'_, '_, '_> {
         })
     }
 
-    fn report(
-        &self,
-        edges: &[Edge],
-        path: &[usize],
-        found: &mut BTreeMap<Vec<SourcePlace>, Candidate>,
-    ) {
+    fn report(&self, edges: &[Edge], path: &[usize], found: &mut BTreeMap<Key, Candidate>) {
         let mut places: Vec<Place> = path
             .iter()
             .map(|&at| self.place(&edges[at], "lock"))
@@ -277,11 +276,11 @@ impl Deadlocks<'_, '_, '_> {
             .iter()
             .map(|&at| describe::location(self.code, edges[at].from.0))
             .collect();
-        let names: Vec<String> = names.into_iter().collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
         let is_exact = path.iter().all(|&at| {
             self.code.is_unique(edges[at].from.0.object) && !self.is_element(edges[at].from.0)
         });
-        found.entry(key).or_insert(Candidate {
+        found.entry((key, names.clone())).or_insert(Candidate {
             kind: CandidateKind::Deadlock,
             rank: match (is_exact, path.iter().all(|&at| edges[at].is_sure)) {
                 (true, true) => 90,
@@ -289,7 +288,7 @@ impl Deadlocks<'_, '_, '_> {
                 (false, true) => 50,
                 (false, false) => 35,
             },
-            object: names.join(", "),
+            object: names,
             places,
         });
     }
@@ -324,7 +323,7 @@ impl Deadlocks<'_, '_, '_> {
         &self,
         wait: &Blocking,
         acquisitions: &[Acquisition],
-        found: &mut BTreeMap<Vec<SourcePlace>, Candidate>,
+        found: &mut BTreeMap<Key, Candidate>,
     ) {
         for held in &wait.held {
             if wait.mutex == Some(held.lock) || wait.is_timed {
@@ -372,13 +371,14 @@ impl Deadlocks<'_, '_, '_> {
                     ];
                     let key = places.iter().map(|place| place.at.clone()).collect();
                     let is_condition = wait.mutex.is_some();
-                    found.entry(key).or_insert(Candidate {
+                    let name = describe::symbol(self.code, self.symbols, held.lock);
+                    found.entry((key, name.clone())).or_insert(Candidate {
                         kind: match is_condition {
                             true => CandidateKind::WaitWithLock,
                             false => CandidateKind::Deadlock,
                         },
                         rank: 70,
-                        object: describe::symbol(self.code, self.symbols, held.lock),
+                        object: name,
                         places,
                     });
                 }
