@@ -303,13 +303,14 @@ impl<E> Check<'_, E> {
         let mut confirmation = Confirmation::new(program, trace, unseen_order, self.work);
         confirmation.shared_objects = recorded.shared_objects();
         self.check_rules(run, &mut confirmation)?;
+        let watched = self.watch_whole_run(run, &recorded, &mut confirmation)?;
         let open = self.add_races_of_the_run(run, &mut confirmation)?;
         let Open {
             again,
             awaited,
             mut may_wait,
         } = open;
-        may_wait.extend(self.watch_whole_run(run, &recorded, &mut confirmation)?);
+        may_wait.extend(self.add_watched(run, watched, &mut confirmation)?);
         if !awaited.is_empty() {
             self.replay_recording(run, &mut confirmation)?;
             self.look_for_loops(run, &mut confirmation, awaited)?;

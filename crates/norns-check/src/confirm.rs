@@ -21,7 +21,7 @@ use norns_report::{Finding, Status, Verdict};
 use norns_trace::{EventIndex, Trace};
 
 use crate::observed::Hang;
-use crate::program::{Outcome, Program, Replayed, Watched};
+use crate::program::{Outcome, Program, Replayed, WholeRun};
 use crate::recorded_run::A_LOOP_MAY;
 use crate::refine::{self, Refinement, Screened};
 use crate::wait_loops::WaitLoops;
@@ -150,9 +150,9 @@ impl<'a, P: Program> Confirmation<'a, P> {
     }
 
     /// The races that the detector sees in a run of the program as it is.
-    pub fn detect(&mut self) -> Result<Vec<Watched>, P::Error> {
+    pub fn detect(&mut self) -> Result<WholeRun, P::Error> {
         let watched = self.program.detect(self.trace)?;
-        let sightings = watched.iter().map(|race| Sighting {
+        let sightings = watched.races.iter().map(|race| Sighting {
             pcs: Sighting::places(race.pcs[0], race.pcs[1]),
             proof: Some(race.proof),
         });

@@ -47,4 +47,4 @@ pub use check::{Evidence, Observer, Options, Progress, Runs, check};
 pub use confirm::Tried;
 pub use observed::Hang;
 pub use other_process::OtherProcess;
-pub use program::{Outcome, Program, Recorded, Replayed, Rerun, Watched};
+pub use program::{Outcome, Program, Recorded, Replayed, Rerun, Watched, WholeRun};

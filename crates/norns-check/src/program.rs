@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use norns_model::{Bug, NotAnalysed, Witness};
+use norns_model::{Bug, NotAnalysed, Unwatched, Witness};
 use norns_replay::schedule::Way;
 use norns_replay::{Behaviour, Course, Ended, Proof, Sighting};
 use norns_report::Finding;
@@ -41,9 +41,8 @@ pub trait Program {
     /// behaved.
     fn behave(&mut self, trace: &Trace, course: Course) -> Result<Behaviour, Self::Error>;
 
-    /// Runs the program as it is, with what the last recording got from outside, and returns the races that
-    /// the detector sees. None if something may have ordered threads that it does not know.
-    fn detect(&mut self, trace: &Trace) -> Result<Vec<Watched>, Self::Error>;
+    /// Runs the program as it is, with what the last recording got from outside, under the detector.
+    fn detect(&mut self, trace: &Trace) -> Result<WholeRun, Self::Error>;
 
     /// Runs the program nearly free, with threads that linger at the places of all these races of the
     /// last recording, and returns the races that this showed. A seed asks for random priorities.
@@ -146,6 +145,15 @@ impl Recorded {
             })
         })
     }
+}
+
+/// What the detector saw of a run without a schedule.
+#[derive(Clone, Debug, Default)]
+pub struct WholeRun {
+    /// Empty if something may have ordered threads that the detector does not know.
+    pub races: Vec<Watched>,
+    /// Why not all of the run was watched; `None` if it was.
+    pub unwatched: Option<Unwatched>,
 }
 
 /// A race that the detector saw in a run without a schedule.

@@ -13,10 +13,11 @@
 //! that threads could wait for.
 
 use std::collections::BTreeSet;
+use std::iter;
 
 use rustc_hash::FxHashMap;
 
-use norns_model::{Bug, Witness};
+use norns_model::{Bug, NotAnalysed, Unwatched, Witness};
 use norns_predict::happens_before::Observed;
 use norns_replay::schedule::Way;
 use norns_replay::{Proof, Sighting};
@@ -27,38 +28,55 @@ use norns_trace::{Event, EventIndex, PlaceId, Touch, TouchKind, Trace, Warning};
 use crate::check::{Check, Evidence, Progress, predicted};
 use crate::confirm::{Confirmation, Tried};
 use crate::findings;
-use crate::program::{Program, Recorded, Watched};
+use crate::program::{Program, Recorded, Watched, WholeRun};
 use crate::recorded_run::A_LOOP_MAY;
 
-/// How often a program is watched at most, and for which part of the time.
+/// How often a program is watched at most.
 const MOST_WATCHED: usize = 3;
-const SHARE_OF_WATCHING: (u32, u32) = (1, 5);
+/// The part of the time that the first of these runs may take: what a race detector would find comes before
+/// everything else.
+const SHARE_OF_FIRST: (u32, u32) = (1, 2);
+const SHARE_OF_OTHERS: (u32, u32) = (1, 5);
 
 const SEEN_IN_WHOLE_RUN: &str =
     "the race detector saw it in a further run, since only the beginning of the first was recorded";
 
 impl<E> Check<'_, E> {
-    /// Adds the races that the detector sees in a run of its own, if the recording has not all of its run.
-    /// Returns those that a loop may order.
+    /// Returns the races that the detector sees in runs of its own, if the recording has not all of its run.
+    /// The analysis of so many recorded events may take all the time that is left, so this comes before.
     pub(crate) fn watch_whole_run<P: Program<Error = E>>(
         &mut self,
         run: u32,
         recorded: &Recorded,
         confirmation: &mut Confirmation<P>,
-    ) -> Result<Vec<Observed>, E> {
+    ) -> Result<Vec<Watched>, E> {
         let mut kinds = self.options.kinds.iter();
         let is_cut = |warning: &Warning| matches!(warning, Warning::Shortened { .. });
         if run > 0
             || !recorded.warnings.iter().any(is_cut)
             || !kinds.any(|kind| kind.group() == Group::Race)
-            || self.work.is_out_of_time()
         {
             return Ok(Vec::new());
         }
-        let mut may_wait = Vec::new();
         self.observer.progress(Progress::Watching);
+        let WholeRun { races, unwatched } = self.watch(confirmation)?;
+        if let Some(unwatched) = unwatched {
+            self.all
+                .not_analysed
+                .push(NotAnalysed::RestOfRun(unwatched));
+        }
+        Ok(races)
+    }
+
+    /// Adds the races that watching has shown, and returns those that a loop may order.
+    pub(crate) fn add_watched<P: Program<Error = E>>(
+        &mut self,
+        run: u32,
+        mut watched: Vec<Watched>,
+        confirmation: &mut Confirmation<P>,
+    ) -> Result<Vec<Observed>, E> {
+        let mut may_wait = Vec::new();
         let trace = confirmation.trace;
-        let mut watched = self.watch(confirmation)?;
         // What needs no replay comes first, so that the others of the same places are settled.
         watched.sort_by_key(|race| race.proof != Proof::DetectorWithoutLoop);
         for race in watched {
@@ -120,23 +138,26 @@ impl<E> Check<'_, E> {
     fn watch<P: Program<Error = E>>(
         &mut self,
         confirmation: &mut Confirmation<P>,
-    ) -> Result<Vec<Watched>, E> {
+    ) -> Result<WholeRun, E> {
         let work = self.work;
-        let mut watched = Vec::new();
-        let (part, whole) = SHARE_OF_WATCHING;
-        work.stage(part, whole, || {
-            for _ in 0..MOST_WATCHED {
-                watched.extend(confirmation.detect()?);
-                let is_sure = |race: &&Watched| race.proof == Proof::DetectorWithoutLoop;
-                let sure: BTreeSet<_> = watched.iter().filter(is_sure).map(places).collect();
-                if work.is_out_of_time() || watched.iter().all(|race| sure.contains(&places(race)))
-                {
-                    break;
-                }
+        let mut races = Vec::new();
+        let mut unwatched = Some(Unwatched::NoTime);
+        let shares = iter::once(SHARE_OF_FIRST).chain(iter::repeat(SHARE_OF_OTHERS));
+        for (part, whole) in shares.take(MOST_WATCHED) {
+            if work.is_out_of_time() {
+                break;
             }
-            Ok(())
-        })?;
-        Ok(watched)
+            let run = work.stage(part, whole, || confirmation.detect())?;
+            races.extend(run.races);
+            // One whole run is enough.
+            unwatched = unwatched.and(run.unwatched);
+            let is_sure = |race: &&Watched| race.proof == Proof::DetectorWithoutLoop;
+            let sure: BTreeSet<_> = races.iter().filter(is_sure).map(places).collect();
+            if races.iter().all(|race| sure.contains(&places(race))) {
+                break;
+            }
+        }
+        Ok(WholeRun { races, unwatched })
     }
 }
 

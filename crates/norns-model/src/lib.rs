@@ -24,7 +24,7 @@ pub mod witness;
 
 pub use checker::{Refusal, check_witness};
 pub use model::Model;
-pub use not_analysed::NotAnalysed;
+pub use not_analysed::{NotAnalysed, Unwatched};
 pub use state::State;
 pub use step::{Readiness, Step};
 pub use witness::{Bug, Meaning, Witness};

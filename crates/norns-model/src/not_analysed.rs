@@ -7,6 +7,17 @@ use norns_trace::Warning;
 
 use crate::checker::Refusal;
 
+/// Why the race detector watched no whole run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unwatched {
+    /// The time was up before.
+    NoTime,
+    /// The run came to an early end; the words complete "the program …".
+    EarlyEnd(String),
+    /// A system call may have ordered threads in a way that the detector does not know.
+    UnknownCall,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAnalysed {
     /// Something is wrong with the trace itself.
@@ -46,6 +57,8 @@ pub enum NotAnalysed {
     LeftRunning { processes: usize },
     /// What threads of an OpenMP runtime do: its own synchronisation is not understood.
     OpenMp { runtime: String },
+    /// What came after the events that the recording keeps: the race detector watched no whole run.
+    RestOfRun(Unwatched),
     /// Rules of the user; `problem` is a sentence.
     Rules { problem: String },
     /// Steps that were probably meant to be atomic, and of which it was not decided whether they are.
@@ -162,6 +175,7 @@ impl NotAnalysed {
             | NotAnalysed::Accesses { .. }
             | NotAnalysed::Libraries { .. }
             | NotAnalysed::LeftRunning { .. }
+            | NotAnalysed::RestOfRun(_)
             | NotAnalysed::OpenMp { .. } => true,
             _ => false,
         }

@@ -147,9 +147,8 @@ impl Replayer<'_> {
     }
 
     /// Runs the program as it is, watched by the race detector.
-    pub fn detect(&self) -> Result<Report, Error> {
-        let (report, _) = self.run(&schedule::empty(), "whole", Mode::Detect)?;
-        Ok(report)
+    pub fn detect(&self) -> Result<(Report, Ended), Error> {
+        self.run(&schedule::empty(), "whole", Mode::Detect)
     }
 
     /// Runs the program nearly free, with threads that linger at the places of all these races, and

@@ -1,6 +1,6 @@
 //! What was not analysed, in words: a sentence for every reason, also the JSON form of it.
 
-use norns_model::NotAnalysed;
+use norns_model::{NotAnalysed, Unwatched};
 use serde::{Deserialize, Deserializer, Serializer};
 
 /// The sentence of a reason.
@@ -68,6 +68,16 @@ pub fn sentence(reason: &NotAnalysed) -> String {
                 "memory accesses: the program was not built with norns-cc (CC=norns-cc \
                  CXX=norns-c++){but}"
             )
+        }
+        NotAnalysed::RestOfRun(unwatched) => {
+            let why = match unwatched {
+                Unwatched::NoTime => "the time was up before the race detector had watched it",
+                Unwatched::EarlyEnd(how) => &format!("in the run that the race detector watched, the program {how}"),
+                Unwatched::UnknownCall => {
+                    "in the run that the race detector watched, a system call may have ordered threads unseen"
+                }
+            };
+            format!("what came after the events that are kept: {why}")
         }
         NotAnalysed::Rules { problem } => format!("a rule: {problem}"),
         NotAnalysed::Class { problem } => format!("what a race does to the program: {problem}"),

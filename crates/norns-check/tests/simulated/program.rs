@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use norns_check::{Outcome, Program, Recorded, Replayed, Rerun, Watched};
+use norns_check::{Outcome, Program, Recorded, Replayed, Rerun, WholeRun};
 use norns_model::{Bug, Meaning, Model, Readiness, State, Step, Witness};
 use norns_random::Random;
 use norns_replay::schedule::{Accesses, Way};
@@ -100,8 +100,8 @@ impl Program for Simulated {
     }
 
     /// Simulated recordings have all of their run.
-    fn detect(&mut self, _trace: &Trace) -> Result<Vec<Watched>, Infallible> {
-        Ok(Vec::new())
+    fn detect(&mut self, _trace: &Trace) -> Result<WholeRun, Infallible> {
+        Ok(WholeRun::default())
     }
 
     /// A run of its own for every race: what a steered run meets at all, it has met.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use norns_check::observed::race;
-use norns_check::{Hang, OtherProcess, Outcome, Recorded, Replayed, Rerun, Watched};
-use norns_model::{Bug, NotAnalysed, Witness};
+use norns_check::{Hang, OtherProcess, Outcome, Recorded, Replayed, Rerun, Watched, WholeRun};
+use norns_model::{Bug, NotAnalysed, Unwatched, Witness};
 use norns_replay::record::{Kept, Late};
 use norns_replay::report::Deadlock;
 use norns_replay::schedule::Way;
@@ -330,24 +330,34 @@ impl norns_check::Program for Checked<'_> {
         Ok(self.replayer(trace).behave(course)?)
     }
 
-    fn detect(&mut self, trace: &Trace) -> Result<Vec<Watched>> {
+    fn detect(&mut self, trace: &Trace) -> Result<WholeRun> {
         let mut replayer = self.replayer(trace);
         if self.program.session.client.is_some() {
             // As in the recorded run: what follows no schedule needs no recorded answers.
             replayer.inputs = Inputs::default();
         }
-        let report = replayer.detect()?;
+        let (report, ended) = replayer.detect()?;
         self.warn_once(&report);
         if report.unknown_call {
-            return Ok(Vec::new());
+            return Ok(WholeRun {
+                races: Vec::new(),
+                unwatched: Some(Unwatched::UnknownCall),
+            });
         }
         let mut symbols = Symboliser::new([report.maps.as_str()]);
-        let watched = report.races.iter().map(|seen| Watched {
+        let races = report.races.iter().map(|seen| Watched {
             finding: race(seen, |pc| symbols.frames(pc).to_vec()),
             pcs: [seen.earlier.pc, seen.later.pc],
             proof: Proof::of_detector(seen),
         });
-        Ok(watched.collect())
+        let unwatched = match ended {
+            Ended::Exited(_) | Ended::Stopped => None,
+            _ => Some(Unwatched::EarlyEnd(ended.describe())),
+        };
+        Ok(WholeRun {
+            races: races.collect(),
+            unwatched,
+        })
     }
 
     fn steer(&mut self, trace: &Trace, races: &[&Bug], seed: Option<u64>) -> Result<Vec<Sighting>> {
