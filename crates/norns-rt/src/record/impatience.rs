@@ -18,7 +18,7 @@
 //! goes on at its own pace.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use crate::control::kernel;
 use crate::inputs::served;
@@ -29,12 +29,16 @@ use crate::{sys, thread};
 static IMPATIENT: AtomicBool = AtomicBool::new(false);
 /// Creators begin late, not the threads that they create.
 static CREATORS_ARE_LATE: AtomicBool = AtomicBool::new(false);
+/// When a thread has begun last, by the monotonic clock.
+static LAST_START: AtomicI64 = AtomicI64::new(0);
 
 const NANOSLEEP: usize = 35;
 const CLOCK_GETTIME: usize = 228;
 /// How long a release, the start of a thread, and a timed operation wait, in nanoseconds.
 const HELD_BACK: i64 = 4_000_000;
 const LATE_START: i64 = 20_000_000;
+/// The longest that a new thread waits for others to begin, where threads are created all the time.
+const LONGEST_START: i64 = 5 * LATE_START;
 const PATIENCE: i64 = 1_000_000;
 /// A nap is longer than the patience of a timed operation: one that waited through a whole nap has
 /// given up.
@@ -66,10 +70,25 @@ pub fn hold_back() {
     }
 }
 
-/// Perhaps makes a new thread sleep before its first event.
+/// Perhaps makes a new thread sleep before its first event, until no other one has begun for a moment: threads
+/// that are created in a row then begin together, however long their creator had to wait for a processor.
 pub fn start_late() {
-    if IMPATIENT.load(Ordering::Relaxed) && !CREATORS_ARE_LATE.load(Ordering::Relaxed) {
-        let_others_run(LATE_START);
+    const MONOTONIC: usize = 1;
+    if !IMPATIENT.load(Ordering::Relaxed) || CREATORS_ARE_LATE.load(Ordering::Relaxed) {
+        return;
+    }
+    let start = now(MONOTONIC);
+    LAST_START.store(start, Ordering::Relaxed);
+    let_others_run(LATE_START);
+    loop {
+        let time = now(MONOTONIC);
+        let is_last = time - LAST_START.load(Ordering::Relaxed) >= LATE_START;
+        if is_last || time - start >= LONGEST_START {
+            return;
+        }
+        let pause = [0, NAP];
+        // SAFETY: the call reads two words, seconds and nanoseconds, and writes nothing.
+        unsafe { sys::call(NANOSLEEP, pause.as_ptr() as usize, 0, 0) };
     }
 }
 
