@@ -26,6 +26,8 @@ pub(super) const O_NONBLOCK: i32 = 0o4000;
 const PIPES: u64 = 1 << 16;
 const DESCRIPTIONS: u64 = 1 << 21;
 const CONTENTS: u64 = 1 << 22;
+/// All names of files: who makes or removes one comes before who finds that.
+const NAMES: u64 = 1 << 23;
 
 pub(super) fn find(name: &str) -> Option<Model> {
     Some(match name {
@@ -88,6 +90,7 @@ pub(super) fn find(name: &str) -> Option<Model> {
         },
         "unlink" | "remove" => |call| {
             let path = call.string(0)?;
+            call.changes_names()?;
             match call.machine.state.files_mut().remove(&path) {
                 true => int(0),
                 false if call.has_all(&path) => call.fail(ENOENT),
@@ -96,6 +99,7 @@ pub(super) fn find(name: &str) -> Option<Model> {
         },
         "rename" => |call| {
             let (from, to) = (call.string(0)?, call.string(1)?);
+            call.changes_names()?;
             match call.machine.state.files_mut().rename(&from, &to) {
                 true => int(0),
                 false if call.has_all(&from) => call.fail(ENOENT),
@@ -127,6 +131,15 @@ pub(super) fn find(name: &str) -> Option<Model> {
 }
 
 impl Call<'_, '_> {
+    /// The call makes, removes or renames a file, or tries to.
+    fn changes_names(&mut self) -> Result<(), Stop> {
+        let current = self.machine.state.current;
+        self.machine.drain_buffer(current)?;
+        self.machine.acquire(NAMES);
+        self.machine.release(NAMES);
+        Ok(())
+    }
+
     /// Bytes of the program's memory.
     pub(super) fn given(&self, index: usize, count: u64) -> Result<Vec<u8>, Stop> {
         match count {
@@ -455,6 +468,11 @@ pub(super) fn open_path(
     }
     let file = call.machine.state.files.named(path);
     let is_known = file.is_some() || call.has_all(path);
+    if how.makes {
+        call.changes_names()?;
+    } else {
+        call.machine.acquire(NAMES);
+    }
     match file {
         Some(_) if how.is_exclusive => return Ok(Err(EEXIST)),
         None if !how.makes && is_known => return Ok(Err(ENOENT)),
@@ -477,6 +495,7 @@ fn unknown_file<T>(path: &[u8]) -> Result<T, Stop> {
 /// `stat` and `access` of a path.
 fn stat(call: &mut Call<'_, '_>) -> Done {
     let path = call.string(0)?;
+    call.machine.acquire(NAMES);
     match call.machine.state.files.named(&path) {
         Some(_) if call.name == "access" => int(0),
         Some(file) => put_stat(call, call.machine.state.files.bytes(file).len()),

@@ -60,6 +60,7 @@ pub(super) fn find(name: &str) -> Option<Model> {
             let thread = call.machine.state.current;
             let is_pending = |number: &u8| call.machine.is_pending(thread, bit(*number));
             let set = (1..=64).filter(is_pending).map(bit).sum();
+            call.machine.come_after_signals();
             put_set(call, set)
         },
         "sigsuspend" => |call| {

@@ -320,6 +320,11 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// The running thread has seen which signals were sent.
+    pub(crate) fn come_after_signals(&mut self) {
+        self.acquire(SIGNALS);
+    }
+
     /// What the running thread did happens before what a timer does that it sets.
     pub(crate) fn come_before_timers(&mut self) {
         self.release(SIGNALS);
