@@ -55,9 +55,8 @@ pub enum Runs {
     WhileNew { most: u32 },
 }
 
-/// After this many recordings in a row that show nothing new there is no further one. The first two further ones
-/// are of one sort, so that one of another sort follows them.
-const ENOUGH_WITHOUT_NEWS: u32 = 3;
+/// After this many recordings in a row that show nothing new there is no further one.
+const ENOUGH_WITHOUT_NEWS: u32 = 2;
 
 /// What a check is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

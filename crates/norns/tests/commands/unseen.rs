@@ -150,16 +150,16 @@ fn a_daemon_is_stopped_and_said() {
     );
 }
 
-/// Only the recordings with random delays are given a seed.
+/// Only the further recordings in which threads are impatient are given this variable.
 #[test]
 fn a_program_that_dies_in_a_further_recording_is_not_clean() {
     check_runs(
         "dies-later",
-        "thread(); if (getenv(\"NORNS_SEED\")) abort(); return 0;",
+        "thread(); if (getenv(\"NORNS_IMPATIENT\")) abort(); return 0;",
         &[],
         2,
         &[
-            "under another schedule",
+            "with time-outs cut short",
             "the program was killed by signal 6",
         ],
     );
